@@ -1,0 +1,59 @@
+# Every target prepares what it needs: on a fresh machine, `make test` or `make demo` is enough.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+BENCH_VENV  := .venv-bench
+BENCH_READY := $(BENCH_VENV)/.ready
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint format docs bench clean
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
+
+setup: $(READY) ## Create .venv with the pinned versions
+
+$(READY): pyproject.toml constraints.txt
+	@echo "Preparing $(VENV) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[cli,plot,dev,docs]'
+	@touch $@
+
+demo: $(READY) ## Run the accounting tour; the plot lands in build/
+	@$(BIN)/python examples/accounting_tour.py
+
+test: lint ## Lint, then all tests but the slow ones
+	@$(BIN)/python -m pytest -q -n auto
+
+test-all: lint ## Lint, then all tests
+	@$(BIN)/python -m pytest -q -n auto -m 'slow or not slow'
+
+lint: $(READY) ## Style, types and the direction of imports
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(READY) ## Rewrite the code in the house style
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+docs: $(READY) ## Build the documentation into site/
+	@$(BIN)/mkdocs build --strict --quiet
+
+# torch comes first and alone, so that a CPU wheel at hand is taken and no other version is resolved.
+$(BENCH_READY): pyproject.toml benchmarks/requirements.txt
+	@echo "Preparing $(BENCH_VENV) ..."
+	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
+	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) torch==2.13.0
+	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) -r benchmarks/requirements.txt -e .
+	@touch $@
+
+bench: $(BENCH_READY) ## Compare with other accountants
+	@$(BENCH_VENV)/bin/python benchmarks/accounting.py
+
+clean: ## Remove everything that was built, the environments included
+	rm -rf $(VENV) $(BENCH_VENV) build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

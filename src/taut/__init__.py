@@ -1,0 +1,84 @@
+"""Differential privacy without slack: the least noise for a promise, the tightest provable promise.
+
+A release of private data has a privacy loss; composing releases adds their losses:
+
+    >>> import taut
+    >>> step = taut.gaussian(sigma=1.1).poisson(rate=0.01)  # one DP-SGD step
+    >>> total = 5_000 * step + 3 * taut.laplace(scale=20)  # training, then three counts
+    >>> lower, upper = total.epsilon_bounds(delta=1e-6)
+    >>> lower <= upper == total.epsilon(delta=1e-6)  # the upper bound is the number to publish
+    True
+
+The names below come from `taut.accounting` and are loaded on first use, so that ``import taut``
+costs nothing until a loss is built. Exceptions live in `taut.errors`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from taut import errors
+
+if TYPE_CHECKING:
+    from taut.accounting import (
+        Adjacency,
+        Bounds,
+        Calibration,
+        Explanation,
+        PrivacyLoss,
+        approximate,
+        calibrate,
+        discrete_gaussian,
+        discrete_laplace,
+        exponential,
+        finite,
+        from_dp_event,
+        from_profile,
+        gaussian,
+        laplace,
+        pure,
+        randomized_response,
+        stability_release,
+        to_dp_event,
+        variance_pair,
+        zero,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Adjacency",
+    "Bounds",
+    "Calibration",
+    "Explanation",
+    "PrivacyLoss",
+    "__version__",
+    "approximate",
+    "calibrate",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "errors",
+    "exponential",
+    "finite",
+    "from_dp_event",
+    "from_profile",
+    "gaussian",
+    "laplace",
+    "pure",
+    "randomized_response",
+    "stability_release",
+    "to_dp_event",
+    "variance_pair",
+    "zero",
+]
+
+if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'taut' has no attribute {name!r}")
+        value = getattr(import_module("taut.accounting"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

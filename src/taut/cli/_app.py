@@ -1,0 +1,40 @@
+"""The application: which commands there are."""
+
+from typing import Annotated
+
+import typer
+
+import taut
+from taut.cli._calibrate import calibrate
+from taut.cli._delta import delta
+from taut.cli._epsilon import epsilon
+
+app = typer.Typer(
+    name="taut",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"taut {taut.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _taut(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Certified answers about differential privacy."""
+
+
+app.command()(epsilon)
+app.command()(delta)
+app.command()(calibrate)

@@ -1,0 +1,51 @@
+"""``taut calibrate``: the least noise for a promise."""
+
+from typing import Annotated
+
+import typer
+
+import taut
+from taut.cli._page import Answer, mistakes_explained
+from taut.cli._run_options import (
+    BatchSizeOption,
+    DeltaOption,
+    JsonOption,
+    PopulationOption,
+    RateOption,
+    SamplerOption,
+    StepsOption,
+    ToleranceOption,
+    read_run,
+)
+
+
+def calibrate(
+    *,
+    epsilon: Annotated[float, typer.Option(help="The epsilon to promise.")],
+    delta: DeltaOption,
+    rate: RateOption = None,
+    steps: StepsOption = None,
+    sampler: SamplerOption = None,
+    batch_size: BatchSizeOption = None,
+    population: PopulationOption = None,
+    tolerance: ToleranceOption = 1e-4,
+    json: JsonOption = False,
+) -> None:
+    """Find the smallest noise, as sigma, that keeps a promised epsilon and delta.
+
+    Example: taut calibrate --epsilon 3 --rate 0.01 --steps 10000 --delta 1e-5
+    """
+    with mistakes_explained():
+        run = read_run(
+            steps=steps, sampler=sampler, rate=rate, batch_size=batch_size, population=population
+        )
+        found = taut.calibrate(run.loss, epsilon=epsilon, delta=delta, tolerance=tolerance)
+        Answer(
+            quantity="epsilon",
+            bounds=found.epsilon,
+            tolerance=tolerance,
+            given={"delta": delta},
+            loss=found.loss,
+            sampler=run.sampler,
+            sigma=found.value,
+        ).print(as_json=json)

@@ -1,0 +1,103 @@
+"""How a command answers: a page for people, or JSON; and a message for a mistake."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+
+import typer
+
+import taut
+from taut.errors import TautError
+
+
+@contextmanager
+def mistakes_explained() -> Iterator[None]:
+    """Turn what the library refuses into a message on stderr and exit code 2."""
+    try:
+        yield
+    except (TautError, ValueError, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Certified bounds on one quantity, and all that they rest on."""
+
+    quantity: str
+    bounds: taut.Bounds
+    tolerance: float
+    given: Mapping[str, float]
+    loss: taut.PrivacyLoss
+    sampler: Mapping[str, str | float]
+    sigma: float | None = None
+    """The noise that was sought, if any."""
+
+    def print(self, *, as_json: bool) -> None:
+        """Write the answer to stdout, for a program or for a person."""
+        if as_json:
+            print(json.dumps(_without_infinities(self._fields()), indent=2))
+        else:
+            self._print_rows()
+
+    def _fields(self) -> dict[str, object]:
+        sought = {} if self.sigma is None else {"sigma": self.sigma}
+        return {
+            **sought,
+            self.quantity: {"lower": self.bounds.lower, "upper": self.bounds.upper},
+            **self.given,
+            "adjacency": str(self.loss.adjacency),
+            "sampler": dict(self.sampler),
+            "loss": self.loss.to_dict(),
+            "taut": taut.__version__,
+        }
+
+    def _print_rows(self) -> None:
+        from rich.console import Console
+        from rich.table import Table
+
+        digits = max(3, 2 + math.ceil(-math.log10(self.tolerance)))
+        name, *details = self.sampler.items()
+        sampler = ", ".join([str(name[1]), *(f"{key} {value:g}" for key, value in details)])
+        rows = Table.grid(padding=(0, 2))
+        if self.sigma is not None:
+            rows.add_row(
+                "sigma", f"{round_up(self.sigma, digits)} (smallest that keeps the budget)"
+            )
+        rows.add_row(
+            self.quantity, f"{round_up(self.bounds.upper, digits)} (certified upper bound)"
+        )
+        rows.add_row("", f"{round_down(self.bounds.lower, digits)} (certified lower bound)")
+        for key, value in self.given.items():
+            rows.add_row(key, f"{value:g}")
+        rows.add_row("adjacency", str(self.loss.adjacency))
+        rows.add_row("sampler", sampler)
+        rows.add_row("loss", str(self.loss))
+        Console(highlight=False, markup=False, emoji=False).print(rows)
+
+
+def round_up(value: float, digits: int) -> str:
+    """Return `value` with so many significant digits, never below it."""
+    return f"{Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(value)):g}"
+
+
+def round_down(value: float, digits: int) -> str:
+    """Return `value` with so many significant digits, never above it."""
+    return f"{Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(Decimal(value)):g}"
+
+
+def _without_infinities(value: object) -> object:
+    """Return `value` with each infinity as a string, since JSON has no number for it."""
+    if isinstance(value, Mapping):
+        return {key: _without_infinities(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_infinities(item) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
