@@ -42,7 +42,7 @@ class Answer:
     def print(self, *, as_json: bool) -> None:
         """Write the answer to stdout, for a program or for a person."""
         if as_json:
-            print(json.dumps(_without_infinities(self._fields()), indent=2))
+            print(json.dumps(self._fields(), indent=2))
         else:
             self._print_rows()
 
@@ -50,7 +50,10 @@ class Answer:
         sought = {} if self.sigma is None else {"sigma": self.sigma}
         return {
             **sought,
-            self.quantity: {"lower": self.bounds.lower, "upper": self.bounds.upper},
+            self.quantity: {
+                "lower": _json_number(self.bounds.lower),
+                "upper": _json_number(self.bounds.upper),
+            },
             **self.given,
             "adjacency": str(self.loss.adjacency),
             "sampler": dict(self.sampler),
@@ -63,8 +66,6 @@ class Answer:
         from rich.table import Table
 
         digits = max(3, 2 + math.ceil(-math.log10(self.tolerance)))
-        name, *details = self.sampler.items()
-        sampler = ", ".join([str(name[1]), *(f"{key} {value:g}" for key, value in details)])
         rows = Table.grid(padding=(0, 2))
         if self.sigma is not None:
             rows.add_row(
@@ -75,11 +76,18 @@ class Answer:
         )
         rows.add_row("", f"{round_down(self.bounds.lower, digits)} (certified lower bound)")
         for key, value in self.given.items():
-            rows.add_row(key, f"{value:g}")
+            rows.add_row(key, str(value))
         rows.add_row("adjacency", str(self.loss.adjacency))
-        rows.add_row("sampler", sampler)
+        rows.add_row("sampler", self._sampler_in_words())
         rows.add_row("loss", str(self.loss))
         Console(highlight=False, markup=False, emoji=False).print(rows)
+
+    def _sampler_in_words(self) -> str:
+        details = dict(self.sampler)
+        name = str(details.pop("name"))
+        return ", ".join(
+            [name, *(f"{key.replace('_', ' ')} {value}" for key, value in details.items())]
+        )
 
 
 def round_up(value: float, digits: int) -> str:
@@ -92,12 +100,6 @@ def round_down(value: float, digits: int) -> str:
     return f"{Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(Decimal(value)):g}"
 
 
-def _without_infinities(value: object) -> object:
-    """Return `value` with each infinity as a string, since JSON has no number for it."""
-    if isinstance(value, Mapping):
-        return {key: _without_infinities(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_infinities(item) for item in value]
-    if isinstance(value, float) and math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value
+def _json_number(value: float) -> float | str:
+    """Return `value`, or the string "Infinity", for which JSON has no number."""
+    return "Infinity" if math.isinf(value) else value

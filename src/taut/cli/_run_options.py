@@ -99,7 +99,7 @@ def read_run(
                 batch_size=batch_size, population=population
             ),
             steps,
-            {"name": sampler.value, "batch size": batch_size, "population": population},
+            {"name": sampler.value, "batch_size": batch_size, "population": population},
         )
     return Run(taut.gaussian, steps, {"name": sampler.value})
 
@@ -131,7 +131,10 @@ def read_loss(
         given = [name for name, value in run_options.items() if value is not None]
         if given:
             raise ValueError(f"--loss already holds the whole run; leave out {' and '.join(given)}")
-        return taut.PrivacyLoss.from_json(loss_file.read_text()), {"name": "as the loss says"}
+        try:
+            return taut.PrivacyLoss.from_json(loss_file.read_text()), {"name": "as the loss says"}
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{loss_file} holds no privacy loss: {error}") from error
     if sigma is None:
         raise ValueError("give the noise of the run with --sigma, or a file with --loss")
     run = read_run(
@@ -151,8 +154,7 @@ def _check_sampler_options(sampler: Sampler, options: Mapping[str, float | None]
         raise ValueError(f"--sampler {sampler} needs {' and '.join(missing)}")
     extra = [name for name, value in options.items() if name not in used and value is not None]
     if extra:
-        owner = Sampler.POISSON if extra == ["--rate"] else Sampler.FIXED_SIZE
         raise ValueError(
-            f"{' and '.join(extra)} cannot be used with the sampler {sampler}; "
-            f"leave out, or choose --sampler {owner}"
+            f"the sampler {sampler} does not use {' and '.join(extra)}; "
+            "leave that out, or choose another --sampler"
         )
