@@ -41,7 +41,7 @@ format: $(READY) ## Rewrite the code in the house style
 	@$(BIN)/ruff format
 
 docs: $(READY) ## Build the documentation into site/
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # torch comes first and alone, so that a CPU wheel at hand is taken and no other version is resolved.
 $(BENCH_READY): pyproject.toml benchmarks/requirements.txt
