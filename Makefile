@@ -24,24 +24,24 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## Run the accounting tour; the plot lands in build/
 	@$(BIN)/python examples/accounting_tour.py
 
-test: lint ## Lint, then all tests but the slow ones
+test: lint docs ## Lint, documentation, and all tests but the slow ones
 	@$(BIN)/python -m pytest -q -n auto
 
-test-all: lint ## Lint, then all tests
+test-all: lint docs ## The same with the slow tests
 	@$(BIN)/python -m pytest -q -n auto -m 'slow or not slow'
 
 lint: $(READY) ## Style, types and the direction of imports
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 format: $(READY) ## Rewrite the code in the house style
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-docs: $(READY) ## Build the documentation into site/
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+docs: $(READY) ## Build the documentation into site/, warnings are errors
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # torch comes first and alone, so that a CPU wheel at hand is taken and no other version is resolved.
 $(BENCH_READY): pyproject.toml benchmarks/requirements.txt
