@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+from itertools import pairwise
 from pathlib import Path
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -19,10 +20,8 @@ def check_python_blocks(page: Path) -> None:
     A ``text`` block right after a python block is what that block must print.
     """
     namespace: dict[str, object] = {"__name__": "__main__"}
-    blocks = fenced_blocks(page)
-    for (language, text), (next_language, next_text) in zip(
-        blocks, [*blocks[1:], ("", "")], strict=True
-    ):
+    blocks = [*fenced_blocks(page), ("", "")]
+    for (language, text), (next_language, next_text) in pairwise(blocks):
         if language != "python":
             continue
         printed = io.StringIO()

@@ -79,7 +79,8 @@ class Answer:
             rows.add_row(key, str(value))
         rows.add_row("adjacency", str(self.loss.adjacency))
         rows.add_row("sampler", self._sampler_in_words())
-        rows.add_row("loss", str(self.loss))
+        for place, (release, count) in enumerate(self.loss.terms):
+            rows.add_row("" if place else "releases", f"{count} * {release}")
         Console(highlight=False, markup=False, emoji=False).print(rows)
 
     def _sampler_in_words(self) -> str:
