@@ -1,0 +1,106 @@
+"""Argument checks, written so that NaN fails and the message shows value and remedy.
+
+Each check takes exactly one keyword argument, whose name becomes part of the message::
+
+    sigma = _validate.positive(sigma=sigma)
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+
+__all__ = [
+    "below_one",
+    "finite",
+    "integer",
+    "non_negative",
+    "positive",
+    "positive_integer",
+    "probability",
+]
+
+
+def finite(**argument: object) -> float:
+    """Return the argument as a finite float."""
+    name, value = _only(argument)
+    number = _real(name, value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a finite number, got {name}={value!r}")
+    return number
+
+
+def positive(**argument: object) -> float:
+    """Return the argument as a finite float above zero."""
+    name, value = _only(argument)
+    number = _real(name, value)
+    if not 0.0 < number < math.inf:
+        raise ValueError(f"{name} must be finite and greater than 0, got {name}={value!r}")
+    return number
+
+
+def non_negative(**argument: object) -> float:
+    """Return the argument as a finite float, at least zero."""
+    name, value = _only(argument)
+    number = _real(name, value)
+    if not 0.0 <= number < math.inf:
+        raise ValueError(f"{name} must be finite and at least 0, got {name}={value!r}")
+    return number
+
+
+def probability(**argument: object) -> float:
+    """Return the argument as a float in [0, 1]."""
+    name, value = _only(argument)
+    number = _real(name, value)
+    if not 0.0 <= number <= 1.0:
+        raise ValueError(f"{name} must be a probability in [0, 1], got {name}={value!r}")
+    return number
+
+
+def below_one(**argument: object) -> float:
+    """Return the argument as a float in [0, 1)."""
+    name, value = _only(argument)
+    number = _real(name, value)
+    if not 0.0 <= number < 1.0:
+        raise ValueError(
+            f"{name} must be in [0, 1), got {name}={value!r}; "
+            "a usual choice is well below 1 / (number of records)"
+        )
+    return number
+
+
+def integer(**argument: object) -> int:
+    """Return the argument as an int, at least zero; booleans are refused."""
+    name, value = _only(argument)
+    number = _integral(name, value)
+    if number < 0:
+        raise ValueError(f"{name} must be at least 0, got {name}={value!r}")
+    return number
+
+
+def positive_integer(**argument: object) -> int:
+    """Return the argument as an int, at least one; booleans are refused."""
+    name, value = _only(argument)
+    number = _integral(name, value)
+    if number < 1:
+        raise ValueError(f"{name} must be at least 1, got {name}={value!r}")
+    return number
+
+
+def _only(argument: dict[str, object]) -> tuple[str, object]:
+    ((name, value),) = argument.items()
+    return name, value
+
+
+def _real(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a real number, got {name}={value!r}")
+    return float(value)
+
+
+def _integral(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(
+            f"{name} must be an integer, got {name}={value!r}; convert it with int(...)"
+        )
+    return int(value)

@@ -1,0 +1,61 @@
+"""Neighbouring relations, and the one-sided halves in which losses are composed."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+__all__ = ["Adjacency", "Half", "as_adjacency", "halves"]
+
+
+class Adjacency(StrEnum):
+    """When two datasets count as neighbours: the unit that a guarantee protects.
+
+    Attributes:
+        ADD_REMOVE: one record is added or removed; the size of the dataset is private.
+        ADD: the second dataset has one record more (one half of ``ADD_REMOVE``).
+        REMOVE: the first dataset has one record more (the other half).
+        REPLACE: one record is exchanged for another; the size is public.
+        ZERO_OUT: one record is replaced by a null record; the size is public.
+    """
+
+    ADD_REMOVE = "add_remove"
+    ADD = "add"
+    REMOVE = "remove"
+    REPLACE = "replace"
+    ZERO_OUT = "zero_out"
+
+
+class Half(StrEnum):
+    """The direction in which a pair (P, Q) of output distributions is read.
+
+    In ``ADD``, P is the output without the record and Q the output with it; ``REMOVE`` is the
+    reverse. Composition keeps the direction through all steps, so the two halves are composed
+    separately and compared once, at the end. ``REPLACE`` pairs dominate both orders at once.
+    """
+
+    ADD = "add"
+    REMOVE = "remove"
+    REPLACE = "replace"
+
+
+_HALVES = {
+    Adjacency.ADD_REMOVE: (Half.REMOVE, Half.ADD),
+    Adjacency.ZERO_OUT: (Half.REMOVE, Half.ADD),
+    Adjacency.ADD: (Half.ADD,),
+    Adjacency.REMOVE: (Half.REMOVE,),
+    Adjacency.REPLACE: (Half.REPLACE,),
+}
+
+
+def halves(adjacency: Adjacency) -> tuple[Half, ...]:
+    """Return the halves whose maximum is the guarantee under ``adjacency``."""
+    return _HALVES[adjacency]
+
+
+def as_adjacency(value: Adjacency | str) -> Adjacency:
+    """Return the relation named by ``value``, or say which names exist."""
+    try:
+        return Adjacency(value)
+    except ValueError:
+        names = ", ".join(repr(str(member)) for member in Adjacency)
+        raise ValueError(f"adjacency must be one of {names}, got adjacency={value!r}") from None

@@ -1,0 +1,246 @@
+"""Which engine answers which question about a sum of losses.
+
+A question travels one way: the sum is split into halves, Gaussians are merged, and the first
+engine that is exact or certified for the shape of the sum answers. The guarantee is the maximum
+over the halves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from taut.accounting._adjacency import Half
+from taut.accounting._bounds import Bounds, falls_below
+from taut.accounting._composer import LatticeEngine
+from taut.accounting._contour import Contour
+from taut.accounting._gaussian import GaussianPair
+from taut.accounting._pair import ROUNDING, Pair
+from taut.accounting._scout import Scout
+
+__all__ = [
+    "Answer",
+    "Engine",
+    "HalfSum",
+    "delta_bounds",
+    "delta_curve",
+    "epsilon_bounds",
+    "merge_gaussians",
+]
+
+_ROUGH = 0.02  # tolerance of a first look at a half that may not matter
+_TAIL = 1e-6  # share of delta, times the tolerance, that cut tails may add
+
+
+class Engine(StrEnum):
+    """How an answer was obtained."""
+
+    EXACT = "closed-form profile"
+    CONTOUR = "shifted contour"
+    LATTICE = "tilted lattice"
+    CHERNOFF = "Chernoff bound"
+    LIMIT = "limit case"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Certified bounds with the half and the engine that decided them."""
+
+    bounds: Bounds
+    half: Half
+    engine: Engine
+
+
+@dataclass(frozen=True)
+class HalfSum:
+    """A sum of losses in one direction, with Gaussians merged and null losses dropped."""
+
+    half: Half
+    terms: tuple[tuple[Pair, int], ...]
+
+    @property
+    def mass_inf(self) -> float:
+        """Probability of an infinite loss."""
+        logs = [n * math.log1p(-p.mass_inf) if p.mass_inf < 1 else -math.inf for p, n in self.terms]
+        return -math.expm1(math.fsum(logs)) if logs else 0.0
+
+    @property
+    def max_loss(self) -> float:
+        """The largest finite loss."""
+        return math.fsum(n * pair.max_loss for pair, n in self.terms)
+
+    @property
+    def count(self) -> int:
+        """How many losses are summed."""
+        return sum(n for _, n in self.terms)
+
+    @property
+    def single(self) -> Pair | None:
+        """The only loss, if there is but one."""
+        return self.terms[0][0] if self.count == 1 else None
+
+    @property
+    def suits_contour(self) -> bool:
+        """Whether all cumulants are closed formulas and a Gaussian makes the integrand decay."""
+        return all(pair.closed_form for pair, _ in self.terms) and any(
+            pair.gaussian_mu for pair, _ in self.terms
+        )
+
+
+def merge_gaussians(half: Half, terms: Sequence[tuple[Pair, int]]) -> HalfSum:
+    """Return the sum with all Gaussian losses replaced by one, exactly."""
+    mu = math.sqrt(math.fsum(n * pair.gaussian_mu**2 for pair, n in terms))
+    rest = [(pair, n) for pair, n in terms if not pair.gaussian_mu and not _is_null(pair)]
+    merged: list[tuple[Pair, int]] = [(GaussianPair(mu), 1)] if mu else []
+    return HalfSum(half, tuple(merged + rest))
+
+
+def epsilon_bounds(sums: Sequence[HalfSum], delta: float, tolerance: float) -> Answer:
+    """Return the epsilon at ``delta`` of the worse half."""
+    questions = [_EpsilonAt(part, delta, tolerance) for part in dict.fromkeys(sums)]
+    questions.sort(key=lambda question: -question.ceiling)
+    answers = [questions[0].answer(tolerance)]
+    for question in questions[1:]:
+        # Most halves are beaten by a rough look; only a close race is run to the end.
+        floor = max(answer.bounds.lower for answer in answers)
+        if question.ceiling <= floor:
+            continue
+        rough = question.answer(max(tolerance, _ROUGH))
+        if rough.bounds.upper > floor and tolerance < _ROUGH:
+            rough = question.answer(tolerance)
+        answers.append(rough)
+    return _worst(answers)
+
+
+def delta_bounds(sums: Sequence[HalfSum], epsilon: float, tolerance: float) -> Answer:
+    """Return the delta at ``epsilon`` of the worse half."""
+    answers = []
+    for part in dict.fromkeys(sums):
+        curve, engine = delta_curve(part, epsilon, tolerance)
+        answers.append(Answer(curve(epsilon), part.half, engine))
+    return _worst(answers)
+
+
+def _worst(answers: Sequence[Answer]) -> Answer:
+    worst = max(answers, key=lambda answer: answer.bounds.upper)
+    lower = max(answer.bounds.lower for answer in answers)
+    return Answer(Bounds(lower, worst.bounds.upper), worst.half, worst.engine)
+
+
+class _EpsilonAt:
+    """epsilon(delta) of one half; ``ceiling`` is known before any engine runs."""
+
+    def __init__(self, part: HalfSum, delta: float, tolerance: float) -> None:
+        self._part = part
+        self._delta = delta
+        self._limit = _limit_epsilon(part, delta)
+        if self._limit is not None:
+            self.ceiling = self._limit
+        elif part.single is not None:
+            self.ceiling = math.inf
+        else:
+            self._tail = _tail(delta - part.mass_inf, tolerance, part.count)
+            self._scout = Scout(part.terms, self._tail)
+            self._saddle = self._scout.at_delta(delta - part.mass_inf)
+            self.ceiling = min(self._saddle.epsilon, part.max_loss)
+
+    def answer(self, tolerance: float) -> Answer:
+        """Return certified bounds."""
+        part = self._part
+        if self._limit is not None:
+            return Answer(Bounds(self._limit, self._limit), part.half, Engine.LIMIT)
+        if part.single is not None:
+            return Answer(_invert(part.single, self._delta), part.half, Engine.EXACT)
+        if self.ceiling <= 0:
+            return Answer(Bounds(0.0, 0.0), part.half, Engine.CHERNOFF)
+        if part.suits_contour:
+            contour = Contour(part.terms, self._saddle.tilt, self._scout)
+            if contour.certified:
+                bounds = _invert_contour(contour, self._delta, self.ceiling)
+                return Answer(bounds, part.half, Engine.CONTOUR)
+        engine = LatticeEngine(part.terms, self._scout, self._tail)
+        bounds = engine.epsilon(self._delta, self._saddle, tolerance)
+        bounds = Bounds(bounds.lower, min(bounds.upper, part.max_loss))
+        return Answer(bounds, part.half, Engine.LATTICE)
+
+
+def _limit_epsilon(part: HalfSum, delta: float) -> float | None:
+    """Return epsilon where no computation is needed."""
+    if not part.terms:
+        return 0.0
+    if part.mass_inf > delta * (1 + ROUNDING):
+        return math.inf
+    if delta - part.mass_inf <= ROUNDING * delta:
+        return part.max_loss
+    return None
+
+
+def _invert(pair: Pair, delta: float) -> Bounds:
+    """Return the epsilon of a single loss from its exact profile."""
+
+    def profile(epsilon: float) -> float:
+        return float(pair.profile(np.array([epsilon]))[0])
+
+    slack = pair.profile_error
+    upper = falls_below(profile, delta / (1 + slack), 1.0).upper
+    lower = falls_below(profile, delta * (1 + 2 * slack), max(upper, 1e-6)).lower
+    return Bounds(lower, min(upper, pair.max_loss) if pair.mass_inf <= delta else upper)
+
+
+def _invert_contour(contour: Contour, delta: float, guess: float) -> Bounds:
+    """Return the epsilon of a sum from its certified contour."""
+    upper = falls_below(lambda epsilon: contour.delta(epsilon).upper, delta, guess).upper
+    back = 1e-12 * upper
+    while back < upper and contour.delta(upper - back).lower <= delta:
+        back *= 2
+    return Bounds(max(upper - back, 0.0), upper)
+
+
+def delta_curve(
+    part: HalfSum, epsilon: float, tolerance: float
+) -> tuple[Callable[[float], Bounds], Engine]:
+    """Return certified bounds on delta as a function, sharp near ``epsilon``."""
+    if not part.terms or epsilon >= part.max_loss or part.mass_inf == 1:
+        return lambda _: Bounds(part.mass_inf, part.mass_inf), Engine.LIMIT
+    if part.single is not None:
+        return _exact_curve(part.single), Engine.EXACT
+    rough = Scout(part.terms, 1e-30).at_epsilon(epsilon)
+    tail = _tail(math.exp(max(rough.log_delta, -600.0)), 1e-4 * tolerance, part.count)
+    scout = Scout(part.terms, tail)
+    saddle = scout.at_epsilon(epsilon)
+    if part.suits_contour:
+        contour = Contour(part.terms, saddle.tilt, scout)
+        if contour.certified:
+            return contour.delta, Engine.CONTOUR
+    lower, upper = LatticeEngine(part.terms, scout, tail).curve(saddle, tolerance)
+    ceiling = math.exp(saddle.log_delta) + part.mass_inf
+
+    def bounds(at: float) -> Bounds:
+        high = upper.delta_upper(at)
+        return Bounds(lower.delta_lower(at), min(high, ceiling) if at >= epsilon else high)
+
+    return bounds, Engine.LATTICE
+
+
+def _exact_curve(pair: Pair) -> Callable[[float], Bounds]:
+    slack = pair.profile_error
+
+    def bounds(at: float) -> Bounds:
+        value = float(pair.profile(np.array([at]))[0])
+        return Bounds(max(value * (1 - slack), 0.0), min(value * (1 + slack), 1.0))
+
+    return bounds
+
+
+def _tail(delta: float, tolerance: float, count: int) -> float:
+    """Return the mass that may be cut from each of ``count`` losses."""
+    return max(_TAIL * min(tolerance, 1e-2) * delta / count, 1e-300)
+
+
+def _is_null(pair: Pair) -> bool:
+    """Whether the loss is zero always."""
+    return pair.max_loss <= 0 and pair.mass_inf == 0

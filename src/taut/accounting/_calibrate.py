@@ -1,0 +1,190 @@
+"""Calibration: the least noise, or the most use, that a budget allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from taut import _validate
+from taut.accounting._bounds import Bounds
+from taut.accounting._loss import PrivacyLoss
+from taut.errors import InfeasibleBudget
+
+__all__ = ["Calibration", "calibrate"]
+
+_LARGEST = 2.0**40
+_ROUNDS = 100
+_ROUGH = 1e-2
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A parameter on the safe side of a budget.
+
+    Attributes:
+        value: the parameter.
+        loss: the loss at that parameter.
+        epsilon: certified bounds at that parameter; ``epsilon.upper`` is within the budget.
+        delta: the delta of the budget.
+    """
+
+    value: float
+    loss: PrivacyLoss
+    epsilon: Bounds
+    delta: float
+
+    def __float__(self) -> float:
+        """Return the parameter."""
+        return float(self.value)
+
+
+def calibrate(
+    make_loss: Callable[[float], PrivacyLoss],
+    *,
+    epsilon: float,
+    delta: float,
+    tolerance: float = 1e-4,
+    bracket: tuple[float, float] | None = None,
+    integer: bool = False,
+) -> Calibration:
+    """Return the parameter at which a loss just meets (``epsilon``, ``delta``).
+
+    Args:
+        make_loss: the loss as a function of one parameter in which epsilon is monotone, falling
+            (a noise level) or rising (a number of steps, a rate).
+        epsilon: the budget.
+        delta: its delta, in [0, 1).
+        tolerance: relative accuracy of the parameter.
+        bracket: where to search; by default all positive numbers, starting from 1.
+        integer: whether the parameter is a whole number, such as a count.
+
+    **Guarantee**: the certified upper bound on epsilon at the returned value is at most
+    ``epsilon``. Monotonicity is what you promise; it decides optimality, not privacy.
+
+    Raises:
+        InfeasibleBudget: if no parameter in the bracket meets the budget, or all do.
+
+    Example:
+        >>> import taut
+        >>> found = taut.calibrate(
+        ...     lambda sigma: 1_000 * taut.gaussian(sigma).poisson(rate=0.01), epsilon=3, delta=1e-5
+        ... )
+        >>> round(found.value, 3), found.epsilon.upper <= 3
+        (0.814, True)
+    """
+    target = _validate.positive(epsilon=epsilon)
+    level = _validate.below_one(delta=delta)
+    accuracy = _validate.positive(tolerance=tolerance)
+    search = _Search(make_loss, target, level, accuracy, integer)
+    return search.refine(search.bracket(bracket))
+
+
+@dataclass
+class _Search:
+    """Keeps the best parameter within the budget (good) and the nearest beyond it (bad)."""
+
+    make_loss: Callable[[float], PrivacyLoss]
+    target: float
+    delta: float
+    accuracy: float
+    integer: bool
+
+    def excess(self, value: float) -> float:
+        """Return log(epsilon / budget) at ``value``: at most 0 if surely within the budget.
+
+        Rough bounds decide most parameters; only those near the budget cost a sharp one.
+        """
+        loss, tolerance = self.loss(value), _ROUGH
+        while True:
+            lower, upper = loss.epsilon_bounds(self.delta, tolerance)
+            if upper <= self.target or lower > self.target or tolerance <= self._sharp:
+                break
+            tolerance = max(tolerance / 10, self._sharp)
+        if upper <= self.target:
+            return math.log(upper / self.target) if upper > 0 else -math.inf
+        return max(math.log(max(lower, 1e-300) / self.target), 1e-15)
+
+    @property
+    def _sharp(self) -> float:
+        return min(self.accuracy / 8, 1e-3)
+
+    def loss(self, value: float) -> PrivacyLoss:
+        """Return the loss at ``value``."""
+        return self.make_loss(int(value) if self.integer else value)
+
+    def bracket(self, given: tuple[float, float] | None) -> dict[float, float]:
+        """Return two parameters, one within the budget and one beyond it, with their excess."""
+        if given is None:
+            ends = self._expand()
+        else:
+            low, high = (_validate.positive(bracket=end) for end in given)
+            ends = {low: self.excess(low), high: self.excess(high)}
+        beyond = [excess > 0 for excess in ends.values()]
+        if any(beyond) and not all(beyond):
+            return ends
+        low, high = min(ends), max(ends)
+        if all(beyond):
+            word, remedy = "exceeds", "allow a larger epsilon or delta, or widen the bracket"
+        else:
+            word, remedy = "meets", "the budget does not bind there; widen the bracket"
+        raise InfeasibleBudget(
+            f"epsilon={self.target:g} at delta={self.delta:g}: every parameter tried between "
+            f"{low:g} and {high:g} {word} the budget; {remedy}"
+        )
+
+    def _expand(self) -> dict[float, float]:
+        """Return two neighbours on a doubling ladder from 1 between which the budget is crossed."""
+        low, high = 1.0, 2.0
+        at_low, at_high = self.excess(low), self.excess(high)
+        falling = at_low > at_high
+        while (at_low > 0) == (at_high > 0):
+            try:
+                if falling == (at_low > 0) and high < _LARGEST:
+                    low, at_low, high = high, at_high, 2 * high
+                    at_high = self.excess(high)
+                elif falling != (at_low > 0) and low > (1 if self.integer else 1 / _LARGEST):
+                    high, at_high, low = low, at_low, low / 2
+                    at_low = self.excess(low)
+                else:
+                    break
+            except ValueError:  # the parameter left its domain, such as a rate above 1
+                break
+        return {low: at_low, high: at_high}
+
+    def refine(self, ends: dict[float, float]) -> Calibration:
+        """Close the bracket with the secant rule in logarithms, then certify the good end."""
+        good, bad = sorted(ends, key=ends.__getitem__)
+        at_good, at_bad = ends[good], ends[bad]
+        for _ in range(_ROUNDS):
+            if self._closed(good, bad):
+                break
+            middle = self._between(good, at_good, bad, at_bad)
+            value = self.excess(middle)
+            if value <= 0:
+                good, at_good = middle, value
+            else:
+                bad, at_bad = middle, value
+        loss = self.loss(good)
+        bounds = loss.epsilon_bounds(self.delta, self._sharp)
+        return Calibration(int(good) if self.integer else good, loss, bounds, self.delta)
+
+    def _closed(self, good: float, bad: float) -> bool:
+        if self.integer:
+            return abs(good - bad) <= 1
+        return abs(good - bad) <= self.accuracy * min(good, bad)
+
+    def _between(self, good: float, at_good: float, bad: float, at_bad: float) -> float:
+        """Return the secant point, moved past the root so that the bracket closes on both sides."""
+        log_good, log_bad = math.log(good), math.log(bad)
+        share = 0.5
+        if math.isfinite(at_good) and at_bad < 1:
+            share = at_bad / (at_bad - at_good)
+        # A secant always lands on the same side; half the accuracy beyond it, the next one closes.
+        nudge = 0.5 * self.accuracy / abs(log_good - log_bad)
+        share = share + nudge if share < 0.5 else share - nudge
+        value = math.exp(log_bad + min(max(share, 0.01), 0.99) * (log_good - log_bad))
+        if not self.integer:
+            return value
+        low, high = sorted((good, bad))
+        return min(max(round(value), low + 1), high - 1)

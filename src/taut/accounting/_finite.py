@@ -1,0 +1,223 @@
+"""Pairs with countably many outcomes, and pairs with a chance of total failure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from taut.accounting._pair import Atoms, Cells, Pair, Quadrature, Vector
+
+__all__ = [
+    "DiscreteGaussianPair",
+    "FailingPair",
+    "FinitePair",
+    "binary_pair",
+    "discrete_laplace_pair",
+    "finite_pair",
+]
+
+_MAX_ATOMS = 20_000_000
+_FEW = 16
+
+
+@dataclass(frozen=True)
+class FinitePair(Pair):
+    """Finitely many losses with P-masses exp(log_masses), and ``mass_inf`` at infinity."""
+
+    losses: tuple[float, ...]
+    log_masses: tuple[float, ...]
+    mass_inf: float = 0.0
+    mass_minus_inf: float = 0.0
+    continuous = False
+
+    @property
+    def closed_form(self) -> bool:  # type: ignore[override]
+        """A sum over few outcomes counts as a closed form."""
+        return len(self.losses) <= _FEW
+
+    @cached_property
+    def _arrays(self) -> tuple[Vector, Vector]:
+        return np.array(self.losses), np.array(self.log_masses)
+
+    @property
+    def max_loss(self) -> float:
+        """The largest loss with positive mass."""
+        return max(self.losses, default=0.0)
+
+    def profile(self, epsilon: Vector) -> Vector:
+        """Return the sum of p (1 - exp(e - loss)) over losses above e, plus the infinite mass."""
+        losses, log_masses = self._arrays
+        epsilon = np.asarray(epsilon, dtype=float)
+        gap = np.minimum(epsilon[..., None] - losses, 0.0)
+        value = -(np.exp(log_masses) * np.expm1(gap)).sum(axis=-1) + self.mass_inf
+        with np.errstate(over="ignore"):
+            return np.maximum(value, -np.expm1(epsilon))
+
+    def grid(self, tail: float, size: int) -> Vector:
+        """Return the losses themselves, with a margin so that they are interior."""
+        return np.array(self.losses) if self.losses else np.zeros(1)
+
+    def atoms(self, tail: float) -> Atoms:
+        """Return every finite outcome."""
+        losses, log_masses = self._arrays
+        return Atoms(losses, np.exp(log_masses))
+
+    def quadrature(self, tilt: float) -> Quadrature:
+        """Return the outcomes."""
+        return Quadrature(*self._arrays)
+
+
+def finite_pair(p: Vector, q: Vector) -> FinitePair:
+    """Return the pair of two probability vectors over the same outcomes."""
+    shared = (p > 0) & (q > 0)
+    losses = np.log(p[shared]) - np.log(q[shared])
+    order = np.argsort(losses)
+    return FinitePair(
+        tuple(losses[order].tolist()),
+        tuple(np.log(p[shared][order]).tolist()),
+        float(p[q == 0].sum()),
+        float(q[p == 0].sum()),
+    )
+
+
+def binary_pair(epsilon: float) -> FinitePair:
+    """Return randomized response with loss +-epsilon, the pair that dominates epsilon-DP."""
+    if epsilon == 0:
+        return FinitePair((0.0,), (0.0,))
+    log_truth = -math.log1p(math.exp(-epsilon))
+    return FinitePair((-epsilon, epsilon), (log_truth - epsilon, log_truth))
+
+
+def discrete_laplace_pair(scale: float, sensitivity: int) -> FinitePair:
+    """Return the pair of integer noise with mass proportional to exp(-|x| / scale)."""
+    k = np.arange(sensitivity + 1)
+    # All x <= 0 share the largest loss and all x >= sensitivity the smallest.
+    log_masses = -k / scale - math.log1p(math.exp(-1 / scale))
+    log_masses[1:-1] += math.log(-math.expm1(-1 / scale))
+    losses = (sensitivity - 2 * k) / scale
+    return FinitePair(tuple(losses[::-1].tolist()), tuple(log_masses[::-1].tolist()))
+
+
+@dataclass(frozen=True)
+class DiscreteGaussianPair(Pair):
+    """Integer noise with mass proportional to exp(-x^2 / (2 sigma^2)), shifted by an integer.
+
+    One-dimensional: the masses are log-concave, so (N_Z(0), N_Z(shift)) dominates. In several
+    dimensions no dominating pair is known.
+    """
+
+    sigma: float
+    shift: int
+    continuous = False
+
+    @property
+    def max_loss(self) -> float:
+        """The noise has unbounded support."""
+        return math.inf
+
+    def profile(self, epsilon: Vector) -> Vector:
+        """Return the sum of p (1 - exp(e - loss)) over losses above e."""
+        atoms = self._outcomes(1e-320)
+        gap = np.minimum(np.asarray(epsilon, dtype=float)[..., None] - atoms.losses, 0.0)
+        with np.errstate(over="ignore"):
+            return np.maximum(-(atoms.masses * np.expm1(gap)).sum(axis=-1), -np.expm1(epsilon))
+
+    def grid(self, tail: float, size: int) -> Vector:
+        """Return the losses, thinned to about ``size``."""
+        losses = self._outcomes(tail).losses
+        return losses[np.linspace(0, losses.size - 1, min(size, losses.size)).astype(int)]
+
+    def atoms(self, tail: float) -> Atoms:
+        """Return the outcomes that both shifted distributions reach."""
+        return self._outcomes(tail)
+
+    def quadrature(self, tilt: float) -> Quadrature:
+        """Return the outcomes."""
+        atoms = self._outcomes(1e-320)
+        with np.errstate(divide="ignore"):
+            return Quadrature(atoms.losses, np.log(atoms.masses))
+
+    def log_mgf(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return the Gaussian value times a ratio of theta sums."""
+        z = np.asarray(z, dtype=np.complex128)
+        centre = z * self.shift
+        nearest = np.round(centre.real)
+        reach = math.ceil(40 * self.sigma + 2)
+        x = np.arange(-reach, reach + 1)
+        offset = (centre - nearest)[..., None] + x
+        log_ratio = np.log(np.exp(-0.5 * (offset / self.sigma) ** 2).sum(axis=-1))
+        log_total = math.log(np.exp(-0.5 * (x / self.sigma) ** 2).sum())
+        return 0.5 * (self.shift / self.sigma) ** 2 * z * (z + 1) + log_ratio - log_total
+
+    def _outcomes(self, tail: float) -> Atoms:
+        # The discrete tail is below the continuous one for x >= 1 (Canonne et al. 2020, Prop. 25).
+        reach = math.ceil(-float(ndtri(max(tail, 1e-320))) * self.sigma + 2)
+        if 2 * reach + self.shift > _MAX_ATOMS:
+            raise ValueError(
+                f"discrete_gaussian needs {2 * reach + self.shift:.0f} outcomes at "
+                f"sigma={self.sigma}; divide sigma and sensitivity by a common unit"
+            )
+        x = np.arange(reach, -reach - self.shift - 1, -1)
+        weight = np.exp(-0.5 * (x / self.sigma) ** 2)
+        losses = self.shift * (self.shift - 2 * x) / (2 * self.sigma**2)
+        # Q-tails count as well, hence the longer left side; P there may underflow to zero.
+        return Atoms(losses, weight / weight.sum())
+
+
+@dataclass(frozen=True)
+class FailingPair(Pair):
+    """With probability ``mass_inf`` the record is betrayed; else the loss is that of ``base``."""
+
+    base: Pair
+    mass_inf: float
+
+    @property
+    def closed_form(self) -> bool:  # type: ignore[override]
+        """Inherited from the base."""
+        return self.base.closed_form
+
+    @property
+    def continuous(self) -> bool:  # type: ignore[override]
+        """Inherited from the base."""
+        return self.base.continuous
+
+    @property
+    def mass_minus_inf(self) -> float:  # type: ignore[override]
+        """Failure is mirrored: it betrays the record under Q as well."""
+        return self.mass_inf
+
+    @property
+    def max_loss(self) -> float:
+        """Inherited from the base."""
+        return self.base.max_loss
+
+    def profile(self, epsilon: Vector) -> Vector:
+        """Return the mixture of the base profile and total failure."""
+        return self.mass_inf + (1 - self.mass_inf) * self.base.profile(epsilon)
+
+    def grid(self, tail: float, size: int) -> Vector:
+        """Return the grid of the base."""
+        return self.base.grid(tail, size)
+
+    def atoms(self, tail: float) -> Atoms:
+        """Return the atoms of the base, scaled."""
+        losses, masses = self.base.atoms(tail)
+        return Atoms(losses, (1 - self.mass_inf) * masses)
+
+    def cells(self, edges: Vector) -> Cells:
+        """Return the cells of the base, scaled."""
+        return Cells(*((1 - self.mass_inf) * part for part in self.base.cells(edges)))
+
+    def quadrature(self, tilt: float) -> Quadrature:
+        """Return the nodes of the base, scaled."""
+        losses, log_weights = self.base.quadrature(tilt)
+        return Quadrature(losses, log_weights + math.log1p(-self.mass_inf))
+
+    def log_mgf(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return that of the base, scaled by the finite mass."""
+        return math.log1p(-self.mass_inf) + self.base.log_mgf(z)

@@ -1,0 +1,52 @@
+"""The Analytical Fourier Accountant of Zhu, Dong and Wang (2022), for fidelity to the paper.
+
+It inverts characteristic functions by Levy's formula: delta = 1 - F_P(e) - exp(e) F_Q(-e). The
+subtraction multiplies quadrature errors by exp(e): for a Gaussian with mu = 3 it returns 8.1e-5
+at e = 15, where the truth is 1.01e-4, and a negative number at e = 25. Its values are estimates,
+never guarantees; use it to reproduce the paper, and the certified engines for everything else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from taut.accounting._pair import Pair
+
+__all__ = ["afa_delta"]
+
+_OUTER_NODES = 700
+_OUTER_REACH = 1.0 - 1e-9
+
+
+def afa_delta(
+    forward: Sequence[tuple[Pair, int]], backward: Sequence[tuple[Pair, int]], epsilon: float
+) -> float:
+    """Return the estimate of delta(epsilon) by Algorithm 1 and double quadrature.
+
+    Args:
+        forward: pairs (P, Q) with counts.
+        backward: the same pairs swapped, (Q, P).
+        epsilon: where to evaluate.
+    """
+    below_p = _levy_cdf(forward, epsilon)
+    below_q = _levy_cdf(backward, -epsilon)
+    return 1.0 - below_p - math.exp(epsilon) * below_q
+
+
+def _levy_cdf(terms: Sequence[tuple[Pair, int]], at: float) -> float:
+    """Return P[L <= at] from the characteristic function of the loss (Theorem 3.3.9)."""
+    # The paper's substitution s = y / (1 - y^2) maps (0, 1) to the half line.
+    node, weight = np.polynomial.legendre.leggauss(_OUTER_NODES)
+    y = 0.5 * _OUTER_REACH * (node + 1)
+    s = y / (1 - y**2)
+    jacobian = (1 + y**2) / (1 - y**2) ** 2
+    log_phi = np.zeros(s.shape, dtype=np.complex128)
+    for pair, count in terms:
+        log_phi += count * pair.log_mgf(1j * s)
+    integrand = np.imag(np.exp(log_phi - 1j * s * at)) / s
+    integral = float(np.sum(0.5 * _OUTER_REACH * weight * jacobian * integrand))
+    finite_mass = math.exp(math.fsum(n * math.log1p(-p.mass_inf) for p, n in terms))
+    return 0.5 * finite_mass - integral / math.pi

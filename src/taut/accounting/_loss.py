@@ -1,0 +1,335 @@
+"""PrivacyLoss: what a sum of releases costs, as a value that adds up."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+from taut import _validate
+from taut.accounting import _serialize
+from taut.accounting._adjacency import Adjacency, Half, as_adjacency, halves
+from taut.accounting._answer import HalfSum, delta_bounds, epsilon_bounds, merge_gaussians
+from taut.accounting._bounds import Bounds
+from taut.accounting._explain import Explanation, explain
+from taut.accounting._primitives import Primitive
+from taut.accounting._questions import (
+    cumulant_of_sum,
+    estimate_delta,
+    estimate_epsilon,
+    renyi_divergence,
+    tradeoff,
+)
+from taut.accounting._sampled import FixedSize, Poisson
+from taut.errors import AdjacencyMismatch, UnsoundConfiguration
+
+__all__ = ["PrivacyLoss"]
+
+_SWAPPED = {Half.ADD: Half.REMOVE, Half.REMOVE: Half.ADD, Half.REPLACE: Half.REPLACE}
+
+
+class PrivacyLoss:
+    """The privacy loss of a sum of releases: an immutable, hashable value.
+
+    Losses are made by the factories of the bank (``taut.gaussian`` and its neighbours), added with
+    ``+``, repeated with ``*`` and amplified with :meth:`poisson` and :meth:`fixed_size`. A sum is
+    a multiset, so a million equal steps cost the memory of one, and nothing is computed until a
+    question is asked.
+
+    **Guarantee**: :meth:`epsilon` and :meth:`delta` are certified upper bounds for the adaptive
+    composition of the releases under :attr:`adjacency`, provided that every parameter and count
+    was fixed before the first output was seen (Zhu, Dong and Wang 2022, Theorem 10), the samplers
+    are the ones named, and noise is drawn from the exact distributions named.
+
+    Example:
+        >>> import taut
+        >>> step = taut.gaussian(sigma=1.0).poisson(rate=0.01)
+        >>> total = 1_000 * step + taut.laplace(scale=20)
+        >>> round(total.epsilon(delta=1e-5), 2)
+        1.84
+    """
+
+    __slots__ = ("_adjacency", "_terms")
+
+    _adjacency: Adjacency
+    _terms: tuple[tuple[Primitive, int], ...]
+
+    def __init__(
+        self, terms: Iterable[tuple[Primitive, int]] = (), adjacency: Adjacency | str = "add_remove"
+    ) -> None:
+        """Collect ``terms``; the factories of the bank are the usual way to make a loss."""
+        counts: Counter[Primitive] = Counter()
+        relation = as_adjacency(adjacency)
+        for primitive, count in terms:
+            primitive.check(relation)
+            counts[primitive] += _validate.integer(count=count)
+        kept = ((primitive, count) for primitive, count in counts.items() if count)
+        object.__setattr__(self, "_adjacency", relation)
+        object.__setattr__(self, "_terms", tuple(sorted(kept, key=lambda term: repr(term[0]))))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse: a loss is a value."""
+        raise AttributeError(f"PrivacyLoss is immutable; cannot set {name!r}")
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The neighbouring relation that the loss is about."""
+        return self._adjacency
+
+    @property
+    def terms(self) -> tuple[tuple[Primitive, int], ...]:
+        """The distinct releases with their counts."""
+        return self._terms
+
+    # --- the algebra ---------------------------------------------------------------------------
+
+    def __add__(self, other: object) -> PrivacyLoss:
+        """Return the loss of both releases together; adaptive composition is allowed."""
+        if not isinstance(other, PrivacyLoss):
+            return NotImplemented
+        if not other._terms:
+            return self
+        if not self._terms:
+            return other
+        if self._adjacency is not other._adjacency:
+            raise AdjacencyMismatch(
+                f"cannot add a loss for adjacency={str(self._adjacency)!r} to one for "
+                f"{str(other._adjacency)!r}; make both for the same relation, "
+                "for example with adjacency=... in the factory"
+            )
+        return PrivacyLoss(self._terms + other._terms, self._adjacency)
+
+    def __radd__(self, other: object) -> PrivacyLoss:
+        """Let ``sum`` start from the integer zero."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __mul__(self, count: object) -> PrivacyLoss:
+        """Return the loss of ``count`` repetitions."""
+        repeats = _validate.integer(count=count)
+        return PrivacyLoss(((p, n * repeats) for p, n in self._terms), self._adjacency)
+
+    __rmul__ = __mul__
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the multisets; two zero losses are equal."""
+        if not isinstance(other, PrivacyLoss):
+            return NotImplemented
+        if not self._terms and not other._terms:
+            return True
+        return (self._adjacency, self._terms) == (other._adjacency, other._terms)
+
+    def __hash__(self) -> int:
+        """Hash the multiset."""
+        return hash((self._adjacency, self._terms)) if self._terms else hash(())
+
+    def __repr__(self) -> str:
+        """Return the sum as one would write it."""
+        parts = [f"{n} * {p}" if n > 1 else str(p) for p, n in self._terms]
+        return f"<PrivacyLoss {' + '.join(parts) or 'zero'}; adjacency={self._adjacency}>"
+
+    # --- sampling ------------------------------------------------------------------------------
+
+    def poisson(self, rate: float) -> PrivacyLoss:
+        """Return the loss when every record takes part independently with probability ``rate``.
+
+        Sampling twice multiplies the rates.
+
+        **Guarantee**: add/remove, its halves, or zero-out; the realised sample must stay secret
+        and the same sample feeds the whole release.
+
+        Raises:
+            ValueError: if ``rate`` is not in [0, 1].
+            UnsoundConfiguration: for a replace-one loss, and for a sum of several releases.
+
+        Example:
+            >>> import taut
+            >>> taut.gaussian(sigma=1.0).poisson(rate=0.01)
+            <PrivacyLoss gaussian(sigma=1, sensitivity=1).poisson(rate=0.01); adjacency=add_remove>
+        """
+        share = _validate.probability(rate=rate)
+        base = self._single("poisson")
+        if base is None:
+            return self
+        if isinstance(base, Poisson):
+            base, share = base.base, share * base.rate
+        return PrivacyLoss([(Poisson(base, share), 1)], self._adjacency)
+
+    def fixed_size(
+        self, batch_size: int, population: int, adjacency: Adjacency | str = "add_remove"
+    ) -> PrivacyLoss:
+        """Return the loss on a uniformly random subset of ``batch_size`` of ``population`` records.
+
+        Args:
+            batch_size: size of the subset.
+            population: size of the dataset (of the larger one, under add/remove).
+            adjacency: the relation of the result: add/remove, one of its halves, or replace-one.
+
+        **Guarantee**: this loss must be for replace-one, because exchanging a sampled record is
+        what moving to a neighbour does to the subset. For a sum clipped at C the sensitivity is
+        then 2 C, which people forget: it turns an epsilon of 1.8 into 13.4.
+
+        Raises:
+            ValueError: if the sizes do not fit.
+            UnsoundConfiguration: if this loss is not for replace-one.
+        """
+        size = _validate.positive_integer(batch_size=batch_size)
+        total = _validate.positive_integer(population=population)
+        relation = as_adjacency(adjacency)
+        if size > total or (size == total and relation is not Adjacency.REPLACE):
+            raise ValueError(
+                f"batch_size must be smaller than population, got batch_size={size}, "
+                f"population={total}"
+            )
+        if self._terms and self._adjacency is not Adjacency.REPLACE:
+            raise UnsoundConfiguration(
+                f"fixed_size needs a loss for adjacency='replace', got {str(self._adjacency)!r}. "
+                "For a sum clipped at C: gaussian(sigma, sensitivity=2 * C, adjacency='replace')"
+            )
+        if relation is Adjacency.ZERO_OUT:
+            raise UnsoundConfiguration(
+                "fixed_size has no theorem of its own for adjacency='zero_out'; "
+                "adjacency='replace' is valid for it"
+            )
+        base = self._single("fixed_size")
+        if base is None:
+            return self
+        return PrivacyLoss([(FixedSize(base, size, total), 1)], relation)
+
+    def _single(self, sampler: str) -> Primitive | None:
+        """Return the only release, None if there is none, or refuse."""
+        if not self._terms:
+            return None
+        if len(self._terms) > 1 or self._terms[0][1] > 1:
+            raise UnsoundConfiguration(
+                f"{sampler} amplifies one release, this is a sum. If every release draws its own "
+                f"sample, amplify each before adding: n * loss.{sampler}(...)"
+            )
+        return self._terms[0][0]
+
+    # --- questions -----------------------------------------------------------------------------
+
+    def epsilon(self, delta: float, tolerance: float = 1e-3) -> float:
+        """Return a certified upper bound on epsilon at ``delta``: the number to publish.
+
+        Infinite if the loss has more than ``delta`` of infinite mass; 0 if delta(0) <= ``delta``.
+        """
+        return self.epsilon_bounds(delta, tolerance).upper
+
+    def delta(self, epsilon: float, tolerance: float = 1e-3) -> float:
+        """Return a certified upper bound on delta at ``epsilon``."""
+        return self.delta_bounds(epsilon, tolerance).upper
+
+    def epsilon_bounds(self, delta: float, tolerance: float = 1e-3) -> Bounds:
+        """Return certified bounds on epsilon at ``delta``.
+
+        Args:
+            delta: in [0, 1); at 0 the answer is the pure-DP epsilon, possibly infinite.
+            tolerance: wanted gap relative to the upper bound. The bracket is valid at any gap; it
+                can be wider than asked only where memory would not suffice.
+        """
+        level = _validate.below_one(delta=delta)
+        return epsilon_bounds(self._sums(), level, _tolerance(tolerance)).bounds
+
+    def delta_bounds(self, epsilon: float, tolerance: float = 1e-3) -> Bounds:
+        """Return certified bounds on delta at ``epsilon`` >= 0, with relative gap ``tolerance``."""
+        at = _validate.non_negative(epsilon=epsilon)
+        return delta_bounds(self._sums(), at, _tolerance(tolerance)).bounds
+
+    def profile(self, threshold: float) -> float:
+        """Return a certified upper bound on the hockey-stick divergence at ``threshold`` >= 0.
+
+        ``profile(exp(e))`` is ``delta(e)``; thresholds below 1 follow from the swap rule.
+        """
+        t = _validate.non_negative(threshold=threshold)
+        if t >= 1:
+            return delta_bounds(self._sums(), math.log(t), 1e-3).bounds.upper
+        if t == 0:
+            return 1.0
+        swapped = delta_bounds(self._sums(swap=True), -math.log(t), 1e-3).bounds.upper
+        return min(1 - t + t * swapped, 1.0)
+
+    def tradeoff(self, fpr: float) -> float:
+        """Return a certified lower bound on an attacker's miss rate at false-positive rate ``fpr``.
+
+        Whoever decides from the outputs whether a record took part, and accuses at most a
+        fraction ``fpr`` of innocent records, misses at least this fraction of the guilty.
+        """
+        return tradeoff(self._sums(), self._sums(swap=True), _validate.probability(fpr=fpr))
+
+    def rdp(self, order: float) -> float:
+        """Return the Renyi divergence of ``order`` >= 1 (1: Kullback-Leibler; may be infinite)."""
+        alpha = _validate.positive(order=order) if order != math.inf else math.inf
+        if not alpha >= 1:
+            raise ValueError(f"order must be at least 1, got order={order!r}")
+        return max(renyi_divergence(part, alpha) for part in self._sums())
+
+    def log_mgf(self, z: complex, half: Half | str | None = None) -> complex:
+        """Return log E[exp(z L)] over finite losses; ``half`` names the direction if they differ."""
+        sums = dict.fromkeys(self._sums())
+        if half is not None:
+            sums = dict.fromkeys(part for part in self._sums() if part.half == half)
+        if len({part.terms for part in sums}) != 1:
+            names = ", ".join(repr(str(name)) for name in halves(self._adjacency))
+            raise ValueError(f"half must be one of {names}, got half={half!r}")
+        return cumulant_of_sum(next(iter(sums)), complex(z))
+
+    def explain(self, delta: float) -> Explanation:
+        """Return which half, release and engine decided epsilon at ``delta``, and the RDP value."""
+        level = _validate.below_one(delta=delta)
+        return explain(self._adjacency, self._terms, self._sums(), level)
+
+    def estimate_epsilon(self, delta: float, method: str = "contour") -> float:
+        """Return an estimate of epsilon, not a guarantee.
+
+        Args:
+            delta: in (0, 1).
+            method: ``"contour"`` (accurate to many digits, uncertified quadrature) or ``"afa"``
+                (the accountant of Zhu, Dong and Wang 2022, unsafe at large epsilon).
+        """
+        level = _validate.below_one(delta=delta)
+        return estimate_epsilon(self._sums(), self._sums(swap=True), level, method)
+
+    def estimate_delta(self, epsilon: float, method: str = "contour") -> float:
+        """Return an estimate of delta, not a guarantee; see :meth:`estimate_epsilon`."""
+        at = _validate.non_negative(epsilon=epsilon)
+        return estimate_delta(self._sums(), self._sums(swap=True), at, method)
+
+    # --- serialisation -------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready description from which the loss can be recomputed."""
+        return _serialize.encode(self._adjacency, self._terms)
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as JSON text."""
+        return _serialize.dumps(self.to_dict())
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PrivacyLoss:
+        """Return the loss described by ``data``, the inverse of :meth:`to_dict`."""
+        adjacency, terms = _serialize.decode(data)
+        return cls(terms, adjacency)
+
+    @classmethod
+    def from_json(cls, text: str) -> PrivacyLoss:
+        """Return the loss described by JSON ``text``."""
+        return cls.from_dict(_serialize.loads(text))
+
+    def _sums(self, *, swap: bool = False) -> list[HalfSum]:
+        """Return the sum in every direction of the relation (or in the opposite directions)."""
+        directions = halves(self._adjacency)
+        if swap:
+            directions = tuple(_SWAPPED[half] for half in directions)
+        return [
+            merge_gaussians(half, [(p.pair(half), n) for p, n in self._terms])
+            for half in directions
+        ]
+
+
+def _tolerance(tolerance: float) -> float:
+    value = _validate.positive(tolerance=tolerance)
+    if value < 1e-9:
+        raise ValueError(f"tolerance must be at least 1e-9, got tolerance={tolerance!r}")
+    return min(value, 1.0)

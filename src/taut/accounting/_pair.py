@@ -1,0 +1,146 @@
+"""What a dominating pair is: the privacy loss of one release, in one direction.
+
+A pair (P, Q) of output distributions enters the engines only through its privacy loss
+L = log(p/q) under P. This module states what an engine may ask of it; the families that answer
+live in ``_gaussian.py``, ``_exponential.py``, ``_finite.py`` and ``_sampling.py``.
+
+Domination means H_t(M(D) || M(D')) <= H_t(P || Q) for every threshold t >= 0 and all neighbours
+in that direction (Zhu, Dong and Wang 2022, Definition 7); it survives adaptive composition.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Atoms", "Cells", "Pair", "Quadrature", "Vector", "ROUNDING", "cumulant"]
+
+Vector = NDArray[np.float64]
+
+ROUNDING = 8 * float(np.finfo(np.float64).eps)
+"""Relative error allowed for one evaluation of a special function and one subtraction."""
+
+
+class Atoms(NamedTuple):
+    """Point masses of the loss.
+
+    Attributes:
+        losses: sorted loss values, shape (n,).
+        masses: P-probability of each, shape (n,).
+    """
+
+    losses: Vector
+    masses: Vector
+
+
+class Cells(NamedTuple):
+    """The continuous part of the loss on cells (edge_i, edge_{i+1}].
+
+    Attributes:
+        mass: P-probability of each cell, shape (n,).
+        q_mass: Q-probability of each cell, shape (n,).
+        surplus: mass - exp(edge_i) q_mass, computed without losing digits where it matters,
+            shape (n,). It says how a cell must be split between its edges.
+        error: bound on the absolute rounding error of ``surplus``, shape (n,).
+    """
+
+    mass: Vector
+    q_mass: Vector
+    surplus: Vector
+    error: Vector
+
+
+class Quadrature(NamedTuple):
+    """Nodes that integrate smooth functions of the loss: E_P f(L) ~ sum exp(log_weights) f(losses).
+
+    Attributes:
+        losses: loss at each node, shape (n,).
+        log_weights: log of the P-weight of each node, shape (n,).
+    """
+
+    losses: Vector
+    log_weights: Vector
+
+
+class Pair(ABC):
+    """The privacy loss L = log(p/q) under P of one release in one direction."""
+
+    mass_inf: float = 0.0
+    """P-probability of an infinite loss: outputs that betray the record outright."""
+
+    mass_minus_inf: float = 0.0
+    """Q-probability of outputs that P cannot produce; sampling turns it into a finite loss."""
+
+    continuous: bool = True
+    """Whether ``cells`` can hold mass (else the loss has atoms only)."""
+
+    closed_form: bool = False
+    """Whether ``log_mgf`` is a closed formula (else it is an accurate quadrature)."""
+
+    profile_error: float = 1024 * ROUNDING
+    """Relative rounding error of ``profile``."""
+
+    gaussian_mu: float = 0.0
+    """The mu of a Gaussian pair, 0 for every other family; Gaussians merge exactly in a sum."""
+
+    @property
+    @abstractmethod
+    def max_loss(self) -> float:
+        """Essential supremum of the finite loss, possibly infinite."""
+
+    @abstractmethod
+    def profile(self, epsilon: Vector) -> Vector:
+        """Return H_t(P || Q) at t = exp(epsilon), for any real epsilon; shape of ``epsilon``."""
+
+    @abstractmethod
+    def grid(self, tail: float, size: int) -> Vector:
+        """Return increasing losses that resolve the pair.
+
+        The P-mass above the last, the P-mass below the first and the Q-mass below the first are
+        each at most ``tail``. The number of nodes is about ``size``.
+        """
+
+    @abstractmethod
+    def quadrature(self, tilt: float) -> Quadrature:
+        """Return nodes for expectations of exp(z L), Re z up to ``tilt``, over finite losses."""
+
+    def atoms(self, tail: float) -> Atoms:
+        """Return the point masses of the finite loss, but for at most ``tail`` at either end."""
+        return Atoms(np.empty(0), np.empty(0))
+
+    def cells(self, edges: Vector) -> Cells:
+        """Return mass and surplus of the continuous part between consecutive ``edges``."""
+        zeros = np.zeros(edges.size - 1)
+        return Cells(zeros, zeros, zeros, zeros)
+
+    def log_mgf(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return log E_P[exp(z L); L finite] for complex ``z``, shape of ``z``."""
+        rule = self.quadrature(float(np.max(np.real(z), initial=0.0)))
+        return cumulant(rule.losses, rule.log_weights, z)
+
+
+def cumulant(
+    losses: Vector, log_weights: Vector, z: NDArray[np.complex128]
+) -> NDArray[np.complex128]:
+    """Return log sum exp(log_weights + z losses) for every complex ``z``, without overflow."""
+    flat = np.atleast_1d(np.asarray(z, dtype=np.complex128)).ravel()
+    out = np.full_like(flat, -math.inf)
+    if losses.size == 0:
+        return out.reshape(np.shape(z))
+    # Blocks keep the (block, n) exponent matrix within a few megabytes.
+    block = max(1, 262_144 // max(1, losses.size))
+    for start in range(0, flat.size, block):
+        part = flat[start : start + block]
+        with np.errstate(invalid="ignore"):
+            exponent = log_weights + part[:, None] * losses
+        peak = exponent.real.max(axis=1)
+        shift = np.where(np.isfinite(peak), peak, 0.0)
+        with np.errstate(divide="ignore"):
+            out[start : start + block] = shift + np.log(
+                np.exp(exponent - shift[:, None]).sum(axis=1)
+            )
+    return out.reshape(np.shape(z))

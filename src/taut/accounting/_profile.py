@@ -1,0 +1,87 @@
+"""Privacy profiles as data: from an upper bound on delta(epsilon) to a dominating pair.
+
+A function h is the profile of some pair iff it is convex, non-increasing, h(0) = 1 and
+h(t) >= (1 - t)_+ (Zhu, Dong and Wang 2022, Lemma 9). So any upper bound can be replaced by its
+lower convex hull, and the hull's kinks are the outcomes of a finite pair.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from taut.accounting._finite import FinitePair
+from taut.accounting._pair import Pair, Vector
+
+__all__ = ["Knots", "convex_knots", "pair_of_knots", "symmetric_knots"]
+
+
+class Knots(NamedTuple):
+    """A convex piecewise-linear profile in the threshold t = exp(epsilon).
+
+    Attributes:
+        epsilons: increasing log thresholds, shape (n,).
+        deltas: the profile there, shape (n,); it starts at h(0) = 1 and is constant past the end.
+    """
+
+    epsilons: Vector
+    deltas: Vector
+
+
+def convex_knots(epsilons: Vector, deltas: Vector) -> Knots:
+    """Return the largest profile below the given points, which every true profile is below too.
+
+    The points need not be sorted, monotone or convex; each must be an upper bound at its epsilon.
+    """
+    order = np.argsort(epsilons, kind="stable")
+    epsilons = epsilons[order]
+    deltas = np.minimum.accumulate(np.minimum(deltas[order], 1.0))
+    thresholds = np.exp(epsilons)
+    deltas = np.maximum(deltas, np.maximum(1 - thresholds, 0.0))
+    x, y = [0.0], [1.0]
+    kept: list[int] = [-1]
+    for i in range(thresholds.size):
+        t, h = float(thresholds[i]), float(deltas[i])
+        if t <= x[-1]:
+            if h >= y[-1] or len(x) == 1:
+                continue
+            x.pop(), y.pop(), kept.pop()
+        while len(x) > 1 and (y[-1] - y[-2]) * (t - x[-2]) >= (h - y[-2]) * (x[-1] - x[-2]):
+            x.pop(), y.pop(), kept.pop()
+        x.append(t), y.append(h), kept.append(i)
+    return Knots(epsilons[kept[1:]], np.array(y[1:]))
+
+
+def pair_of_knots(knots: Knots) -> FinitePair:
+    """Return the finite pair whose profile is the piecewise-linear function through ``knots``."""
+    thresholds = np.exp(np.append(-math.inf, knots.epsilons))
+    values = np.append(1.0, knots.deltas)
+    slopes = np.append(np.diff(values) / np.diff(thresholds), 0.0)
+    slopes = np.maximum(slopes, -1.0)
+    q = np.maximum(np.diff(slopes), 0.0)
+    keep = q > 0
+    with np.errstate(divide="ignore"):
+        log_p = knots.epsilons[keep] + np.log(q[keep])
+    return FinitePair(
+        tuple(knots.epsilons[keep].tolist()),
+        tuple(log_p.tolist()),
+        float(values[-1]),
+        max(1.0 + float(slopes[0]), 0.0),
+    )
+
+
+def symmetric_knots(pair: Pair, swapped: Pair) -> Knots:
+    """Return the maximum of the profiles of two finite pairs."""
+    losses = np.concatenate([pair.atoms(0.0).losses, swapped.atoms(0.0).losses, [0.0]])
+    nodes = np.unique(np.concatenate([losses, -losses]))
+    first, second = pair.profile(nodes), swapped.profile(nodes)
+    # Between nodes both profiles are linear in t; their maximum has a kink where they cross.
+    gap = first - second
+    cross = np.flatnonzero(gap[:-1] * gap[1:] < 0)
+    t = np.exp(nodes)
+    share = gap[cross] / (gap[cross] - gap[cross + 1])
+    extra = np.log(t[cross] + share * (t[cross + 1] - t[cross]))
+    nodes = np.union1d(nodes, extra)
+    return Knots(nodes, np.maximum(pair.profile(nodes), swapped.profile(nodes)))

@@ -1,0 +1,127 @@
+"""Questions about a sum other than its epsilon and delta."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from taut.accounting._answer import HalfSum, delta_curve
+from taut.accounting._bounds import falls_below
+from taut.accounting._contour import Contour
+from taut.accounting._fourier import afa_delta
+from taut.accounting._pair import Quadrature
+from taut.accounting._scout import Saddle, Scout
+
+__all__ = [
+    "cumulant_of_sum",
+    "estimate_delta",
+    "estimate_epsilon",
+    "renyi_divergence",
+    "tradeoff",
+]
+
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def cumulant_of_sum(part: HalfSum, z: complex) -> complex:
+    """Return log E[exp(z L); L finite] of the whole sum."""
+    point = np.array([z], dtype=np.complex128)
+    return complex(sum(n * pair.log_mgf(point)[0] for pair, n in part.terms))
+
+
+def renyi_divergence(part: HalfSum, order: float) -> float:
+    """Return the Renyi divergence of ``order`` >= 1 in one direction."""
+    if part.mass_inf > 0:
+        return math.inf
+    if math.isinf(order):
+        return part.max_loss
+    if order == 1:
+        return math.fsum(n * _mean(pair.quadrature(0.0)) for pair, n in part.terms)
+    return cumulant_of_sum(part, order - 1).real / (order - 1)
+
+
+def _mean(rule: Quadrature) -> float:
+    return float(np.exp(rule.log_weights) @ rule.losses)
+
+
+def tradeoff(sums: Sequence[HalfSum], swapped: Sequence[HalfSum], fpr: float) -> float:
+    """Return a lower bound on the type-II error at type-I error ``fpr``: sup_t 1 - t x - h(t).
+
+    Every threshold gives a valid bound, so the search may stop anywhere.
+    """
+    if fpr == 0:
+        return max(1 - max(part.mass_inf for part in sums), 0.0)
+    if fpr == 1:
+        return 0.0
+    return max(
+        min(_best_line(part, other, fpr) for part, other in zip(sums, swapped, strict=True)), 0.0
+    )
+
+
+def _best_line(part: HalfSum, swapped: HalfSum, fpr: float) -> float:
+    """Return sup over thresholds of 1 - t fpr - h(t) for one direction."""
+    above, _ = delta_curve(part, 0.0, 1e-3)
+    below, _ = delta_curve(swapped, 0.0, 1e-3)
+
+    def line(epsilon: float) -> float:
+        t = math.exp(epsilon)
+        if epsilon >= 0:
+            return 1 - t * fpr - above(epsilon).upper
+        return t * (1 - fpr) - t * below(-epsilon).upper
+
+    low, high = -50.0, math.log(1 / fpr)
+    first, second = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_first, at_second = line(first), line(second)
+    best = max(line(0.0), at_first, at_second)
+    while high - low > 1e-6:
+        if at_first >= at_second:
+            high, second, at_second = second, first, at_first
+            first = high - _GOLDEN * (high - low)
+            at_first = line(first)
+        else:
+            low, first, at_first = first, second, at_second
+            second = low + _GOLDEN * (high - low)
+            at_second = line(second)
+        best = max(best, at_first, at_second)
+    return best
+
+
+def estimate_delta(
+    sums: Sequence[HalfSum], swapped: Sequence[HalfSum], epsilon: float, method: str
+) -> float:
+    """Return the largest estimate over the halves."""
+    if _known(method) == "afa":
+        pairs = zip(sums, swapped, strict=True)
+        return max(afa_delta(part.terms, other.terms, epsilon) for part, other in pairs)
+    return max(
+        _contour(part, lambda scout: scout.at_epsilon(epsilon)).delta(epsilon).upper
+        for part in sums
+    )
+
+
+def estimate_epsilon(
+    sums: Sequence[HalfSum], swapped: Sequence[HalfSum], delta: float, method: str
+) -> float:
+    """Return the largest estimate over the halves."""
+    estimators: list[Callable[[float], float]] = []
+    for part, other in zip(sums, swapped, strict=True):
+        if _known(method) == "afa":
+            estimators.append(partial(afa_delta, part.terms, other.terms))
+        else:
+            contour = _contour(part, lambda scout: scout.at_delta(delta))
+            estimators.append(lambda epsilon, contour=contour: contour.delta(epsilon).upper)
+    return max(falls_below(estimator, delta, 1.0).upper for estimator in estimators)
+
+
+def _known(method: str) -> str:
+    if method not in ("contour", "afa"):
+        raise ValueError(f"method must be 'contour' or 'afa', got method={method!r}")
+    return method
+
+
+def _contour(part: HalfSum, saddle: Callable[[Scout], Saddle]) -> Contour:
+    scout = Scout(part.terms, 1e-60)
+    return Contour(part.terms, saddle(scout).tilt, scout)

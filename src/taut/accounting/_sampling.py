@@ -1,0 +1,256 @@
+"""Amplification by sampling: what a pair becomes when the mechanism sees a random sample.
+
+Sampling acts on the loss by a monotone map and on the masses linearly, so it applies to every
+family alike, and a narrow cell of the sampled loss is a well-conditioned cell of the base.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from taut.accounting._adjacency import Half
+from taut.accounting._lattice import upper_masses
+from taut.accounting._pair import Atoms, Cells, Pair, Quadrature, Vector
+
+__all__ = ["ReplaceSampledPair", "SampledPair"]
+
+_FAR = 1e300  # stands for an infinite loss at an edge, and keeps differences of edges defined
+_QUADRATURE_TAIL = 1e-60
+_QUADRATURE_NODES = 8192
+
+
+@dataclass(frozen=True)
+class SampledPair(Pair):
+    """A record takes part with probability ``rate``; one half of add/remove.
+
+    With base pair (P, Q) of the same half, ``REMOVE`` becomes (rate P + (1 - rate) Q, Q) and
+    ``ADD`` becomes (P, (1 - rate) P + rate Q) (Zhu, Dong and Wang 2022, Theorem 11, with the
+    removal half corrected for asymmetric pairs; see docs/errata.md).
+
+    **Guarantee**: Poisson sampling under add/remove or zero-out when ``base`` dominates under that
+    relation; fixed-size subsets under add/remove when ``base`` dominates under replace-one.
+    """
+
+    base: Pair
+    rate: float
+    half: Half
+
+    @property
+    def mass_inf(self) -> float:  # type: ignore[override]
+        """Only the removal half keeps infinite losses: adding leaves the unsampled case."""
+        return self.rate * self.base.mass_inf if self._removes else 0.0
+
+    @property
+    def mass_minus_inf(self) -> float:  # type: ignore[override]
+        """The mirror image of ``mass_inf``."""
+        return 0.0 if self._removes else self.rate * self.base.mass_minus_inf
+
+    @property
+    def continuous(self) -> bool:  # type: ignore[override]
+        """Inherited from the base."""
+        return self.base.continuous
+
+    @property
+    def profile_error(self) -> float:  # type: ignore[override]
+        """The preimage of epsilon carries a rounding error of its own."""
+        return 4 * self.base.profile_error
+
+    @property
+    def max_loss(self) -> float:
+        """The image of the largest base loss, infinite ones included when adding."""
+        if not self._removes and self.base.mass_inf:
+            return -math.log1p(-self.rate)
+        return float(self._forward(np.array(self.base.max_loss)))
+
+    def profile(self, epsilon: Vector) -> Vector:
+        """Return the closed profile rule for one sampled release."""
+        epsilon = np.asarray(epsilon, dtype=float)
+        inner = self._backward(epsilon)
+        with np.errstate(over="ignore", under="ignore"):
+            value = self._surplus_factor(epsilon, inner) * self.base.profile(inner)
+            return np.maximum(value, -np.expm1(epsilon))
+
+    def grid(self, tail: float, size: int) -> Vector:
+        """Return the image of the base grid, and of losses that were infinite."""
+        inner = self._forward(self.base.grid(tail, size))
+        if self._removes and self.base.mass_minus_inf:
+            inner = np.append(inner, math.log1p(-self.rate))
+        if not self._removes and self.base.mass_inf:
+            inner = np.append(inner, -math.log1p(-self.rate))
+        return np.unique(inner)
+
+    def atoms(self, tail: float) -> Atoms:
+        """Return the images of the base atoms, and of the losses that were infinite."""
+        losses, masses = self.base.atoms(tail)
+        if self._removes:
+            with np.errstate(over="ignore", invalid="ignore"):
+                q_masses = np.where(masses > 0, masses * np.exp(-losses), 0.0)
+            masses = self.rate * masses + (1 - self.rate) * q_masses
+            lost, at = (1 - self.rate) * self.base.mass_minus_inf, math.log1p(-self.rate)
+        else:
+            lost, at = self.base.mass_inf, -math.log1p(-self.rate)
+        losses = self._forward(losses)
+        if lost > 0:
+            losses, masses = np.append(losses, at), np.append(masses, lost)
+            order = np.argsort(losses)
+            losses, masses = losses[order], masses[order]
+        return Atoms(losses, masses)
+
+    def cells(self, edges: Vector) -> Cells:
+        """Return the cells of the base at the preimages of ``edges``, mixed."""
+        inner = self._backward(edges)
+        mass, q_mass, surplus, error = self.base.cells(inner)
+        with np.errstate(over="ignore", under="ignore"):
+            factor = self._surplus_factor(edges[:-1], inner[:-1])
+        surplus = factor * surplus
+        if self._removes:
+            # An edge below the smallest loss, log(1 - rate), has no preimage.
+            below = np.maximum(-np.expm1(np.minimum(edges[:-1], 0.0)) - self.rate, 0.0)
+            surplus += below * q_mass
+            mass = self.rate * mass + (1 - self.rate) * q_mass
+        else:
+            q_mass = (1 - self.rate) * mass + self.rate * q_mass
+        return Cells(mass, q_mass, np.minimum(surplus, mass), factor * error)
+
+    def quadrature(self, tilt: float) -> Quadrature:
+        """Return the base nodes with mixed weights."""
+        losses, log_weights = self.base.quadrature(tilt)
+        if self._removes:
+            log_weights = log_weights + np.logaddexp(
+                math.log(self.rate), math.log1p(-self.rate) - losses
+            )
+            lost, at = (1 - self.rate) * self.base.mass_minus_inf, math.log1p(-self.rate)
+        else:
+            lost, at = self.base.mass_inf, -math.log1p(-self.rate)
+        losses = self._forward(losses)
+        if lost > 0:
+            return Quadrature(np.append(losses, at), np.append(log_weights, math.log(lost)))
+        return Quadrature(losses, log_weights)
+
+    @property
+    def _removes(self) -> bool:
+        return self.half is Half.REMOVE
+
+    def _forward(self, losses: Vector) -> Vector:
+        """Return the sampled loss of a base loss."""
+        sign = 1.0 if self._removes else -1.0
+        return sign * np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + sign * losses)
+
+    def _backward(self, losses: Vector) -> Vector:
+        """Return the base loss of a sampled loss, far away where sampling bounds the loss."""
+        sign = 1.0 if self._removes else -1.0
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            excess = np.expm1(sign * losses) + self.rate
+            inner = np.log(np.maximum(excess, 0.0)) - math.log(self.rate)
+        # Past the range of exp the map is a plain shift.
+        inner = np.where(sign * losses > 700.0, sign * losses - math.log(self.rate), inner)
+        return sign * np.maximum(inner, -_FAR)
+
+    def _surplus_factor(self, losses: Vector, inner: Vector) -> Vector:
+        """Return the factor between the surplus of the base and of the sampled pair."""
+        if self._removes:
+            return np.full(losses.shape, self.rate)
+        return self.rate * np.exp(np.minimum(losses - inner, 700.0))
+
+
+@dataclass(frozen=True)
+class ReplaceSampledPair(Pair):
+    """Fixed-size subsets under replace-one: profile rate h(1 + (t - 1)/rate) for t >= 1.
+
+    Above zero the loss behaves like the removal half, below zero like the addition half, and what
+    cannot matter collects in an atom at zero. ``base`` must be symmetric and dominate under
+    replace-one (advanced joint convexity: Balle, Barthe and Gaboardi 2018, Theorem 10); the
+    profile is extended below one by the swap rule, which makes it composable.
+    """
+
+    base: Pair
+    rate: float
+
+    @property
+    def _up(self) -> SampledPair:
+        return SampledPair(self.base, self.rate, Half.REMOVE)
+
+    @property
+    def _down(self) -> SampledPair:
+        return SampledPair(self.base, self.rate, Half.ADD)
+
+    @property
+    def mass_inf(self) -> float:  # type: ignore[override]
+        """An infinite loss survives when the record is sampled."""
+        return self.rate * self.base.mass_inf
+
+    @property
+    def mass_minus_inf(self) -> float:  # type: ignore[override]
+        """Equal to ``mass_inf`` by symmetry."""
+        return self.mass_inf
+
+    @property
+    def continuous(self) -> bool:  # type: ignore[override]
+        """Inherited from the base."""
+        return self.base.continuous
+
+    @property
+    def profile_error(self) -> float:  # type: ignore[override]
+        """The preimage of epsilon carries a rounding error of its own."""
+        return 4 * self.base.profile_error
+
+    @property
+    def max_loss(self) -> float:
+        """The image of the largest base loss."""
+        return self._up.max_loss
+
+    def profile(self, epsilon: Vector) -> Vector:
+        """Return the amplified profile, by the swap rule for negative epsilon."""
+        epsilon = np.asarray(epsilon, dtype=float)
+        above = self._up.profile(np.abs(epsilon))
+        with np.errstate(over="ignore"):
+            swapped = -np.expm1(epsilon) + np.exp(np.minimum(epsilon, 0.0)) * above
+        return np.where(epsilon >= 0, above, swapped)
+
+    def grid(self, tail: float, size: int) -> Vector:
+        """Return the positive part of one half, the negative part of the other, and zero."""
+        up, down = self._up.grid(tail, size), self._down.grid(tail, size)
+        return np.concatenate([down[down < 0], [0.0], up[up > 0]])
+
+    def atoms(self, tail: float) -> Atoms:
+        """Return the images of the base atoms and the atom at zero."""
+        up, down = self._up.atoms(tail), self._down.atoms(tail)
+        keep_up, keep_down = up.losses > 0, down.losses < 0
+        rest = self.profile(np.zeros(1))[0] / self.rate * (1 - self.rate)
+        rest += self.base.atoms(tail).masses[self.base.atoms(tail).losses == 0].sum()
+        return Atoms(
+            np.concatenate([down.losses[keep_down], [0.0], up.losses[keep_up]]),
+            np.concatenate([down.masses[keep_down], [rest], up.masses[keep_up]]),
+        )
+
+    def cells(self, edges: Vector) -> Cells:
+        """Return the cells of one half above zero and of the other below."""
+        cut = np.searchsorted(edges, 0.0)
+        if cut in (0, edges.size) or edges[cut] == 0:
+            return self._one_sided(edges, cut)
+        # A cell that straddles zero is the union of its two sides.
+        split = self._one_sided(np.insert(edges, cut, 0.0), cut)
+        mass, q_mass = (np.delete(part, cut) for part in (split.mass, split.q_mass))
+        mass[cut - 1] += split.mass[cut]
+        q_mass[cut - 1] += split.q_mass[cut]
+        surplus, error = (np.delete(part, cut) for part in (split.surplus, split.error))
+        surplus[cut - 1] += split.surplus[cut] - np.expm1(edges[cut - 1]) * split.q_mass[cut]
+        error[cut - 1] += split.error[cut]
+        return Cells(mass, q_mass, np.minimum(surplus, mass), error)
+
+    def _one_sided(self, edges: Vector, cut: int) -> Cells:
+        parts = []
+        if cut > 0:
+            parts.append(self._down.cells(edges[: cut + 1]))
+        if cut < edges.size - 1:
+            parts.append(self._up.cells(edges[max(cut, 0) :]))
+        return Cells(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    def quadrature(self, tilt: float) -> Quadrature:
+        """Return a fine upper discretisation: the density jumps at zero, so no smooth rule fits."""
+        edges = self.grid(_QUADRATURE_TAIL, _QUADRATURE_NODES)
+        with np.errstate(divide="ignore"):
+            return Quadrature(edges, np.log(upper_masses(self, edges, _QUADRATURE_TAIL)))

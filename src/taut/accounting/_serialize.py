@@ -1,0 +1,86 @@
+"""Losses as JSON, so that an epsilon can be recomputed years later."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from taut.accounting import _primitives, _sampled
+from taut.accounting._adjacency import Adjacency, as_adjacency
+from taut.accounting._primitives import Primitive
+
+__all__ = ["SCHEMA", "decode", "dumps", "encode", "loads"]
+
+SCHEMA = "taut.privacy-loss/1"
+
+_KINDS: dict[str, type[Primitive]] = {
+    cls.kind: cls
+    for module in (_primitives, _sampled)
+    for name in module.__all__
+    if (cls := getattr(module, name)) is not Primitive
+}
+
+
+def encode(adjacency: Adjacency, terms: Iterable[tuple[Primitive, int]]) -> dict[str, Any]:
+    """Return a JSON-ready description of a sum of releases."""
+    return {
+        "schema": SCHEMA,
+        "adjacency": str(adjacency),
+        "terms": [{"count": count, "release": _encode(release)} for release, count in terms],
+    }
+
+
+def decode(data: Mapping[str, Any]) -> tuple[Adjacency, list[tuple[Primitive, int]]]:
+    """Return the relation and the terms described by ``data``.
+
+    Raises:
+        ValueError: if the schema, a kind or a field is unknown or missing.
+    """
+    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
+        found = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
+        raise ValueError(f"not a privacy loss: expected schema {SCHEMA!r}, got {found!r}")
+    try:
+        adjacency = as_adjacency(data["adjacency"])
+        terms = [(_decode(term["release"]), term["count"]) for term in data["terms"]]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"malformed privacy loss: {error!r}") from None
+    return adjacency, terms
+
+
+def dumps(data: Mapping[str, Any]) -> str:
+    """Return indented JSON text."""
+    return json.dumps(data, indent=2)
+
+
+def loads(text: str) -> Any:
+    """Return parsed JSON, or a ``ValueError`` that says where it breaks."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not valid JSON: {error}") from None
+
+
+def _encode(release: Primitive) -> dict[str, Any]:
+    data: dict[str, Any] = {"kind": release.kind}
+    for field in fields(release):
+        value = getattr(release, field.name)
+        data[field.name] = _encode(value) if isinstance(value, Primitive) else value
+    return data
+
+
+def _decode(data: Mapping[str, Any]) -> Primitive:
+    kind = data["kind"]
+    if kind not in _KINDS:
+        raise ValueError(f"unknown release kind {kind!r}; known: {', '.join(sorted(_KINDS))}")
+    values = {
+        name: _decode(value) if isinstance(value, Mapping) else _frozen(value)
+        for name, value in data.items()
+        if name != "kind"
+    }
+    return _KINDS[kind](**values)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
