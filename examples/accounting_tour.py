@@ -10,8 +10,6 @@ import math
 import sys
 from pathlib import Path
 
-import numpy as np
-
 import taut
 
 SIGMA, STEPS, DELTA = 1.0, 10_000, 1e-5
@@ -55,30 +53,32 @@ def save_plot(path: Path) -> None:
     """Draw delta(epsilon) of the Poisson run at three noise levels, as bands between the bounds."""
     from matplotlib.figure import Figure
 
-    epsilons = np.linspace(0.0, 12.0, 61)
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
     for sigma in (1.0, 1.5, 2.0):
-        loss = poisson_run(sigma)
-        bounds = [loss.delta_bounds(float(epsilon)) for epsilon in epsilons]
-        (line,) = axes.semilogy(epsilons, [b.upper for b in bounds], label=f"sigma {sigma:g}")
-        axes.fill_between(
-            epsilons,
-            [b.lower for b in bounds],
-            [b.upper for b in bounds],
-            color=line.get_color(),
-            alpha=0.3,
-        )
+        epsilons, bounds = delta_curve(poisson_run(sigma), smallest=1e-10)
+        lower, upper = zip(*bounds, strict=True)
+        (line,) = axes.semilogy(epsilons, upper, label=f"sigma {sigma:g}")
+        axes.fill_between(epsilons, lower, upper, color=line.get_color(), alpha=0.3)
     axes.axhline(DELTA, color="grey", linestyle=":", label=f"delta {DELTA:g}")
     axes.set(
         xlabel="epsilon",
         ylabel="delta",
-        ylim=(1e-12, 1.5),
+        ylim=(1e-10, 1.5),
         title=f"{STEPS} DP-SGD steps, Poisson rate {RATE:g}: certified delta(epsilon)",
     )
     axes.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
+
+
+def delta_curve(loss: taut.PrivacyLoss, smallest: float) -> tuple[list[float], list[taut.Bounds]]:
+    """Return epsilons from 0 on and their bounds on delta, until delta falls below `smallest`."""
+    epsilons, bounds = [0.0], [loss.delta_bounds(0.0)]
+    while bounds[-1].upper > smallest:
+        epsilons.append(epsilons[-1] + 0.25)
+        bounds.append(loss.delta_bounds(epsilons[-1]))
+    return epsilons, bounds
 
 
 def up(value: float) -> float:
