@@ -31,15 +31,15 @@ def check_python_blocks(page: Path) -> None:
             assert lines(printed.getvalue()) == lines(next_text)
 
 
-def console_sessions(page: Path) -> list[tuple[str, str]]:
+def console_commands(page: Path) -> list[tuple[str, str]]:
     """Return (command, expected output) for each ``$ ...`` line of the console blocks."""
-    sessions = []
+    commands = []
     for language, text in fenced_blocks(page):
         if language == "console":
             for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
                 command, _, output = part.partition("\n")
-                sessions.append((command, output))
-    return sessions
+                commands.append((command, output))
+    return commands
 
 
 def lines(text: str) -> list[str]:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from markdown_blocks import check_python_blocks, console_sessions, lines
+from markdown_blocks import check_python_blocks, console_commands, lines
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -16,7 +16,7 @@ def test_python_blocks_print_what_the_readme_says():
     check_python_blocks(README)
 
 
-@pytest.mark.parametrize(("command", "output"), console_sessions(README))
+@pytest.mark.parametrize(("command", "output"), console_commands(README))
 def test_commands_print_what_the_readme_says(command, output, tmp_path):
     program, *arguments = shlex.split(command)
     assert program == "taut"
