@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from taut.accounting._composer import LatticeEngine
 from taut.accounting._contour import Contour
 from taut.accounting._gaussian import GaussianPair
 from taut.accounting._pair import ROUNDING, Pair
-from taut.accounting._scout import Scout
+from taut.accounting._scout import Saddle, Scout
+from taut.accounting._tilted import TiltedSum
 
 __all__ = [
     "Answer",
@@ -33,7 +35,7 @@ __all__ = [
 ]
 
 _ROUGH = 0.02  # tolerance of a first look at a half that may not matter
-_TAIL = 1e-6  # share of delta, times the tolerance, that cut tails may add
+_TAIL = 1e-3  # share of delta, times the tolerance, that cut tails may add
 
 
 class Engine(StrEnum):
@@ -118,10 +120,13 @@ def epsilon_bounds(sums: Sequence[HalfSum], delta: float, tolerance: float) -> A
 
 def delta_bounds(sums: Sequence[HalfSum], epsilon: float, tolerance: float) -> Answer:
     """Return the delta at ``epsilon`` of the worse half."""
-    answers = []
-    for part in dict.fromkeys(sums):
-        curve, engine = delta_curve(part, epsilon, tolerance)
-        answers.append(Answer(curve(epsilon), part.half, engine))
+    questions = [_DeltaNear(part, epsilon) for part in dict.fromkeys(sums)]
+    questions.sort(key=lambda question: -question.ceiling)
+    answers: list[Answer] = []
+    for question in questions:
+        if not answers or question.ceiling > max(answer.bounds.lower for answer in answers):
+            curve, engine = question.curve(tolerance)
+            answers.append(Answer(curve(epsilon), question.part.half, engine))
     return _worst(answers)
 
 
@@ -158,12 +163,12 @@ class _EpsilonAt:
         if self.ceiling <= 0:
             return Answer(Bounds(0.0, 0.0), part.half, Engine.CHERNOFF)
         if part.suits_contour:
-            contour = Contour(part.terms, self._saddle.tilt, self._scout)
+            contour = Contour(part.terms, self._saddle, self._scout)
             if contour.certified:
                 bounds = _invert_contour(contour, self._delta, self.ceiling)
                 return Answer(bounds, part.half, Engine.CONTOUR)
-        engine = LatticeEngine(part.terms, self._scout, self._tail)
-        bounds = engine.epsilon(self._delta, self._saddle, tolerance)
+        engine = LatticeEngine(part.terms, self._scout, self._saddle, self._tail)
+        bounds = engine.epsilon(self._delta, tolerance)
         bounds = Bounds(bounds.lower, min(bounds.upper, part.max_loss))
         return Answer(bounds, part.half, Engine.LATTICE)
 
@@ -200,33 +205,51 @@ def _invert_contour(contour: Contour, delta: float, guess: float) -> Bounds:
     return Bounds(max(upper - back, 0.0), upper)
 
 
-def delta_curve(
-    part: HalfSum, epsilon: float, tolerance: float
-) -> tuple[Callable[[float], Bounds], Engine]:
-    """Return certified bounds on delta as a function, sharp near ``epsilon``."""
-    if not part.terms or epsilon >= part.max_loss or part.mass_inf == 1:
-        return lambda _: Bounds(part.mass_inf, part.mass_inf), Engine.LIMIT
-    if part.single is not None:
-        return _exact_curve(part.single), Engine.EXACT
-    rough = Scout(part.terms, 1e-30).at_epsilon(epsilon)
-    tail = _tail(math.exp(max(rough.log_delta, -600.0)), 1e-4 * tolerance, part.count)
-    scout = Scout(part.terms, tail)
-    saddle = scout.at_epsilon(epsilon)
-    if part.suits_contour:
-        contour = Contour(part.terms, saddle.tilt, scout)
-        if contour.certified:
-            return contour.delta, Engine.CONTOUR
-    lower, upper = LatticeEngine(part.terms, scout, tail).curve(saddle, tolerance)
-    ceiling = math.exp(saddle.log_delta) + part.mass_inf
-
-    def bounds(at: float) -> Bounds:
-        high = upper.delta_upper(at)
-        return Bounds(lower.delta_lower(at), min(high, ceiling) if at >= epsilon else high)
-
-    return bounds, Engine.LATTICE
+Curve = Callable[[float], Bounds]
+"""Certified bounds on delta as a function of epsilon."""
 
 
-def _exact_curve(pair: Pair) -> Callable[[float], Bounds]:
+class _DeltaNear:
+    """delta(epsilon) of one half; ``ceiling`` is known before any engine runs."""
+
+    def __init__(self, part: HalfSum, epsilon: float) -> None:
+        self.part = part
+        self._epsilon = epsilon
+        self._limit = not part.terms or epsilon >= part.max_loss or part.mass_inf == 1
+        self._saddle: Saddle | None = None
+        self.ceiling = part.mass_inf
+        if not self._limit:
+            self._saddle = Scout(part.terms, 1e-30).at_epsilon(epsilon)
+            self.ceiling += math.exp(max(self._saddle.log_delta, -700.0))
+
+    def curve(self, tolerance: float) -> tuple[Curve, Engine]:
+        """Return certified bounds on delta as a function, sharp near epsilon."""
+        part = self.part
+        if self._saddle is None:
+            return lambda _: Bounds(part.mass_inf, part.mass_inf), Engine.LIMIT
+        if part.single is not None:
+            return _exact_curve(part.single), Engine.EXACT
+        tail = _tail(math.exp(max(self._saddle.log_delta, -600.0)), 1e-4 * tolerance, part.count)
+        scout = Scout(part.terms, tail)
+        saddle = scout.at_epsilon(self._epsilon)
+        if part.suits_contour:
+            contour = Contour(part.terms, saddle, scout)
+            if contour.certified:
+                return contour.delta, Engine.CONTOUR
+        lower, upper = LatticeEngine(part.terms, scout, saddle, tail).curve(tolerance)
+        return partial(_lattice_bounds, lower, upper), Engine.LATTICE
+
+
+def delta_curve(part: HalfSum, epsilon: float, tolerance: float) -> Curve:
+    """Return certified bounds on delta of one half as a function, sharp near ``epsilon``."""
+    return _DeltaNear(part, epsilon).curve(tolerance)[0]
+
+
+def _lattice_bounds(lower: TiltedSum, upper: TiltedSum, at: float) -> Bounds:
+    return Bounds(lower.delta_lower(at), upper.delta_upper(at))
+
+
+def _exact_curve(pair: Pair) -> Curve:
     slack = pair.profile_error
 
     def bounds(at: float) -> Bounds:

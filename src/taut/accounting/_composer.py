@@ -3,96 +3,158 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from taut.accounting._bounds import Bounds
-from taut.accounting._lattice import Bracket, discretise, place
+from taut.accounting._lattice import Bracket, Placement, discretise, place
 from taut.accounting._pair import Pair
-from taut.accounting._scout import Saddle, Scout
+from taut.accounting._scout import Saddle, Scout, Survey
 from taut.accounting._tilted import TiltedSum, Window, compose
 
 __all__ = ["LatticeEngine"]
 
 _ROUNDS = 6
 _LARGEST_WINDOW = 2**23  # nodes; about half a gigabyte of work space
+_BLOCKS = 256  # a term with many more copies is composed in about this many equal blocks
+_MANY = 8 * _BLOCKS
+_WIDEST = 0.1  # width of a cell times the tilt
+_FINENESS = 1.5  # how much finer than its share of the error the inside of a block is
 
 
 class LatticeEngine:
-    """Answers one kind of question about a sum of losses in one direction."""
+    """Answers questions about a sum of losses in one direction, near one saddle point."""
 
-    def __init__(self, terms: Sequence[tuple[Pair, int]], scout: Scout, tail: float) -> None:
-        """Take a sum, its scout, and the mass that may be cut from each loss."""
+    def __init__(
+        self, terms: Sequence[tuple[Pair, int]], scout: Scout, saddle: Saddle, tail: float
+    ) -> None:
+        """Take a sum, its scout, where to look, and the mass that may be cut from each loss."""
         self._terms = terms
         self._scout = scout
+        self._saddle = saddle
         self._tail = tail
+        self._survey = scout.survey(saddle)
+        self._widths = scout.widths(saddle.tilt, _WIDEST / saddle.tilt)
 
-    def epsilon(self, delta: float, saddle: Saddle, tolerance: float) -> Bounds:
+    def epsilon(self, delta: float, tolerance: float) -> Bounds:
         """Return bounds on epsilon(delta) with relative gap ``tolerance`` if memory allows."""
-        best = Bounds(0.0, saddle.epsilon)
-        tilt = saddle.tilt
-        target = tolerance * max(saddle.epsilon, 1e-12)
-        step = self._first_step(tilt, target)
-        for _ in range(_ROUNDS):
-            window = self._scout.window(tilt, _escape(tolerance))
-            lower, upper = self._compose(window, step)
-            found = upper.epsilon_upper(delta)
-            if found is None:  # the answer lies below the window
-                tilt /= 2
-                continue
-            high = max(found, 0.0)
-            low = max(lower.epsilon_lower(delta, found), 0.0)
-            best = Bounds(max(best.lower, low), min(best.upper, high))
-            if best.gap <= tolerance * best.upper or upper.weights.size > _LARGEST_WINDOW / 4:
-                break
-            shrink = math.sqrt(tolerance * best.upper / max(high - low, 1e-300))
-            step = upper.step * min(max(0.85 * shrink, 0.05), 0.7)
-        return best
 
-    def curve(self, saddle: Saddle, tolerance: float) -> tuple[TiltedSum, TiltedSum]:
-        """Return the sum rounded down and up, with a relative gap of delta near the saddle.
+        def bounds(lower: TiltedSum, upper: TiltedSum) -> Bounds:
+            high = upper.epsilon_upper(delta)
+            low = lower.epsilon_lower(delta, high)
+            return Bounds(max(low, 0.0), max(high, 0.0))
 
-        Both answer at every epsilon, soundly, and sharply near ``saddle.epsilon``.
+        start = Bounds(0.0, max(self._saddle.epsilon, 0.0))
+        step = self._first_step(tolerance * max(self._saddle.epsilon, 1e-12))
+        return self._refine(step, tolerance, start, bounds)[0]
+
+    def curve(self, tolerance: float) -> tuple[TiltedSum, TiltedSum]:
+        """Return the sum rounded down and up, with a relative gap of delta at the saddle.
+
+        Both answer at every epsilon, soundly, and sharply near the saddle.
         """
-        step = self._first_step(saddle.tilt, tolerance / saddle.tilt)
-        window = self._scout.window(saddle.tilt, _escape(tolerance))
-        for _ in range(_ROUNDS):
-            lower, upper = self._compose(window, step)
-            low, high = lower.delta_lower(saddle.epsilon), upper.delta_upper(saddle.epsilon)
-            if high - low <= tolerance * high or upper.weights.size > _LARGEST_WINDOW / 4:
-                break
-            shrink = math.sqrt(tolerance * high / (high - low))
-            step = upper.step * min(max(0.85 * shrink, 0.05), 0.7)
+        epsilon = self._saddle.epsilon
+
+        def bounds(lower: TiltedSum, upper: TiltedSum) -> Bounds:
+            return Bounds(lower.delta_lower(epsilon), upper.delta_upper(epsilon))
+
+        step = self._first_step(tolerance / self._saddle.tilt)
+        start = Bounds(0.0, math.exp(self._saddle.log_delta))
+        _, lower, upper = self._refine(step, tolerance, start, bounds)
         return lower, upper
 
-    def _first_step(self, tilt: float, gap: float) -> float:
+    def _refine(
+        self,
+        step: float,
+        tolerance: float,
+        best: Bounds,
+        bounds: Callable[[TiltedSum, TiltedSum], Bounds],
+    ) -> tuple[Bounds, TiltedSum, TiltedSum]:
+        """Shrink the step until ``bounds`` are within ``tolerance``: the gap falls with step^2."""
+        window = self._survey.window(tolerance)
+        for _ in range(_ROUNDS):
+            lower, upper = self._compose(window, step)
+            found = bounds(lower, upper)
+            best = Bounds(max(best.lower, found.lower), min(best.upper, found.upper))
+            if best.gap <= tolerance * best.upper or upper.weights.size > _LARGEST_WINDOW / 4:
+                break
+            shrink = math.sqrt(tolerance * best.upper / found.gap) if found.gap > 0 else 0.5
+            step *= min(max(0.85 * shrink, 0.05), 0.7)
+        return best, lower, upper
+
+    def _first_step(self, gap: float) -> float:
         """Return the step whose bracket should be ``gap`` wide in epsilon.
 
         Splitting a cell adds step^2/6 of variance to a loss and merging takes up to step^2/3, each
         copy: together count * (tilt + 1) * step^2 / 4 in epsilon.
         """
-        copies = math.fsum(count for pair, count in self._terms if pair.continuous) or 1.0
-        step = math.sqrt(2.8 * gap / (copies * (tilt + 1)))
-        spread = math.sqrt(self._scout.spread(tilt))
+        copies = math.fsum(_Plan.of(n).cost for pair, n in self._terms if pair.continuous) or 1.0
+        step = math.sqrt(2.2 * gap / (copies * (self._saddle.tilt + 1)))
+        spread = math.sqrt(self._scout.spread(self._saddle.tilt))
         return max(min(step, spread / 8), 32 * spread / _LARGEST_WINDOW)
 
     def _compose(self, window: Window, step: float) -> tuple[TiltedSum, TiltedSum]:
         """Return the sum rounded down and rounded up, on a lattice of about ``step``."""
-        brackets = self._discretise(step)
-        counts = [count for _, count in self._terms]
-        lower = compose([(b.lower, n) for b, n in zip(brackets, counts, strict=True)], window)
-        upper = compose([(b.upper, n) for b, n in zip(brackets, counts, strict=True)], window)
+        plans = [_Plan.of(count) for _, count in self._terms]
+        placements = [
+            place(pair, step / plan.fineness, self._tail)
+            for (pair, _), plan in zip(self._terms, plans, strict=True)
+        ]
+        common = min(p.step * plan.fineness for p, plan in zip(placements, plans, strict=True))
+        parts: list[tuple[Bracket, int]] = []
+        for i, (plan, placement) in enumerate(zip(plans, placements, strict=True)):
+            fine = Placement(common / plan.fineness, placement.offset)
+            bracket = discretise(self._terms[i][0], fine, self._tail, self._widths[i])
+            if plan.blocks:
+                parts += self._blocks(i, bracket, plan, window)
+            else:
+                parts.append((bracket, plan.rest))
+        lower = compose([(bracket.lower, count) for bracket, count in parts], window)
+        upper = compose([(bracket.upper, count) for bracket, count in parts], window)
         return lower, upper
 
-    def _discretise(self, step: float) -> list[Bracket]:
-        """Return every loss on its own lattice; all lattices share one step."""
-        placements = [place(pair, step, self._tail) for pair, _ in self._terms]
-        common = min(placement.step for placement in placements)
-        return [
-            discretise(pair, placement._replace(step=common), self._tail)
-            for (pair, _), placement in zip(self._terms, placements, strict=True)
-        ]
+    def _blocks(
+        self, term: int, single: Bracket, plan: _Plan, window: Window
+    ) -> list[tuple[Bracket, int]]:
+        """Return a term as blocks of copies, composed on its fine lattice and coarsened."""
+        tail = self._tail * plan.copies
+        escape = window.escape / plan.blocks * 1e-2
+        result = []
+        for copies, count in ((plan.copies, plan.blocks), (plan.rest, 1)):
+            if copies:
+                inner = self._survey.block_window(term, copies, window.tilt, escape, tail)
+                lower = compose([(single.lower, copies)], inner)
+                upper = compose([(single.upper, copies)], inner)
+                bracket = Bracket(
+                    lower.as_lattice(plan.fineness, upper=False),
+                    upper.as_lattice(plan.fineness, upper=True),
+                )
+                result.append((bracket, count))
+        return result
 
 
-def _escape(tolerance: float) -> float:
-    """Return the tilted mass that may leave the window without harming the tolerance."""
-    return 1e-4 * min(tolerance, 1e-2)
+class _Plan(NamedTuple):
+    """How the copies of a term are grouped: ``blocks`` of ``copies``, and ``rest`` more."""
+
+    copies: int
+    blocks: int
+    rest: int
+
+    @classmethod
+    def of(cls, count: int) -> _Plan:
+        """Return equal blocks for many copies, none (all direct) for few."""
+        if count <= _MANY:
+            return cls(1, 0, count)
+        near = count // _BLOCKS
+        copies = next((k for k in range(near, near // 2, -1) if count % k == 0), near)
+        return cls(copies, count // copies, count % copies)
+
+    @property
+    def fineness(self) -> int:
+        """Steps of the fine lattice, inside a block, in one of the common lattice."""
+        return math.ceil(math.sqrt(self.copies) / _FINENESS)
+
+    @property
+    def cost(self) -> float:
+        """Copies that would be as inaccurate, done directly."""
+        return self.blocks * (1 + self.copies / self.fineness**2) + self.rest / self.fineness**2

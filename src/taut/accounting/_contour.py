@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from taut.accounting._bounds import Bounds
 from taut.accounting._pair import ROUNDING, Pair
-from taut.accounting._scout import Scout
+from taut.accounting._scout import Saddle, Scout
 
 __all__ = ["Contour"]
 
@@ -39,10 +39,10 @@ class Contour:
     cut where its terms fade and cumulants may come from quadrature: an estimate to many digits.
     """
 
-    def __init__(self, terms: Sequence[tuple[Pair, int]], tilt: float, scout: Scout) -> None:
-        """Prepare the nodes on the line Re z = ``tilt``."""
-        self._tilt = tilt
-        window = scout.window(tilt, _ALIAS)
+    def __init__(self, terms: Sequence[tuple[Pair, int]], saddle: Saddle, scout: Scout) -> None:
+        """Prepare the nodes on the line through ``saddle``."""
+        tilt = self._tilt = saddle.tilt
+        window = scout.survey(saddle).at_saddle(_ALIAS)
         self._probes = [
             (z, float(_total(terms, np.array([z + 0j]))[0].real))
             for z in (max(window.low, tilt / 2), window.high)

@@ -19,34 +19,38 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from taut.accounting._pair import Pair, Vector
 
 __all__ = [
+    "ALIGNMENT",
     "Bracket",
     "Lattice",
     "Placement",
+    "Widths",
     "discretise",
     "place",
-    "shift_down",
-    "spread_up",
+    "round_cells",
     "upper_masses",
 ]
 
 _BOTTOM_ROUNDS = 6
 _BALANCE_ROUNDS = 4
-_ALIGNMENT = 1e-9  # an atom this close to a node, in steps, is taken to sit on it
+_FEW_NODES = 256
+ALIGNMENT = 1e-10
+"""An atom this close to a node, in steps, is taken to sit on it; the error is accounted for."""
 
 
 @dataclass(frozen=True)
 class Lattice:
-    """Loss masses at offset + (start + i) * step.
+    """Loss masses on some nodes of a lattice: offset + index * step.
 
     Attributes:
         step: distance of neighbouring nodes.
         offset: loss of the node with index zero.
-        start: index of the first entry of ``masses``.
-        masses: P-mass of each node, shape (n,).
+        index: increasing integers, the nodes that carry mass, shape (n,).
+        masses: P-mass of each, shape (n,).
         mass_inf: P-mass at infinite loss.
         misplaced: bound on the share of exponentially tilted mass that sits on a wrong node; not
             zero only for sums that were composed before.
@@ -54,7 +58,7 @@ class Lattice:
 
     step: float
     offset: float
-    start: int
+    index: NDArray[np.int64]
     masses: Vector
     mass_inf: float
     misplaced: float = 0.0
@@ -62,7 +66,7 @@ class Lattice:
     @cached_property
     def losses(self) -> Vector:
         """Loss of every node, shape (n,)."""
-        return self.offset + self.step * np.arange(self.start, self.start + self.masses.size)
+        return self.offset + self.step * self.index.astype(np.float64)
 
     @cached_property
     def log_masses(self) -> Vector:
@@ -91,7 +95,23 @@ class Placement(NamedTuple):
     offset: float
 
 
-def discretise(pair: Pair, placement: Placement, tail: float) -> Bracket:
+class Widths(NamedTuple):
+    """How wide cells may be between consecutive losses.
+
+    Attributes:
+        losses: increasing, shape (n,).
+        factor: the width in steps, at least one, shape (n - 1,).
+        widest: the largest width, in units of loss.
+    """
+
+    losses: Vector
+    factor: Vector
+    widest: float
+
+
+def discretise(
+    pair: Pair, placement: Placement, tail: float, widths: Widths | None = None
+) -> Bracket:
     """Return the loss of ``pair`` on a lattice, rounded to either side.
 
     Args:
@@ -99,16 +119,52 @@ def discretise(pair: Pair, placement: Placement, tail: float) -> Bracket:
         placement: the nodes.
         tail: P-mass that may be cut at either end. Above, it counts as infinite loss in the upper
             lattice; below, it is dropped from the lower one.
+        widths: where cells may span several steps; one step everywhere by default.
     """
-    reach = pair.grid(tail, 2)
-    first = math.floor((reach[0] - placement.offset) / placement.step - _ALIGNMENT)
-    last = math.ceil((reach[-1] - placement.offset) / placement.step + _ALIGNMENT)
-    edges = placement.offset + placement.step * np.arange(first, max(last, first + 1) + 1)
+    index = _nodes(pair.grid(tail, 2), placement, widths)
+    edges = placement.offset + placement.step * index
     parts = _parts(pair, edges, tail)
     return Bracket(
-        Lattice(*placement, first, _lower(parts), pair.mass_inf),
-        Lattice(*placement, first, _upper(parts, tail), pair.mass_inf + tail),
+        Lattice(*placement, index, _lower(parts), pair.mass_inf),
+        Lattice(*placement, index, _upper(parts, tail), pair.mass_inf + tail),
     )
+
+
+def _nodes(reach: Vector, placement: Placement, widths: Widths | None) -> NDArray[np.int64]:
+    """Return the indices of the nodes that bound the cells over all of ``reach``."""
+    step, offset = placement
+    first = math.floor((reach[0] - offset) / step - ALIGNMENT)
+    last = max(math.ceil((reach[-1] - offset) / step + ALIGNMENT), first + 1)
+    if widths is None or last - first < _FEW_NODES:
+        return np.arange(first, last + 1)
+    # Runs of equal width: neighbours of different width waste mass when rounded down.
+    widest = max(math.floor(math.log2(max(widths.widest / step, 1.0))), 0)
+    power = np.minimum(np.log2(widths.factor).astype(int), widest)
+    turns = np.append(np.flatnonzero(np.diff(power)) + 1, power.size)
+    runs, start = [], first
+    for turn in turns.tolist():
+        stride = 2 ** int(power[turn - 1])
+        stop = last if turn == power.size else math.floor((widths.losses[turn] - offset) / step)
+        whole = max((stop - start) // stride, 0) * stride
+        runs.append(np.arange(start, start + whole, stride))
+        start += whole
+    return np.concatenate([*runs, np.unique([start, last])])
+
+
+def round_cells(
+    step: float, mass: Vector, raised: Vector, on_edge: Vector, *, upper: bool
+) -> Vector:
+    """Return masses on equispaced edges for cells whose connect-the-dots split is known.
+
+    Args:
+        step: width of every cell.
+        mass: mass strictly inside of each cell, shape (n - 1,).
+        raised: the part of it that goes to the upper edge, shape (n - 1,).
+        on_edge: mass exactly on the edges, shape (n,).
+        upper: whether to bound the loss from above (else from below).
+    """
+    parts = _Parts(np.full(mass.size, step), mass, raised, np.zeros(mass.size), on_edge)
+    return _upper(parts, 0.0) if upper else _lower(parts)
 
 
 def place(pair: Pair, step: float, tail: float) -> Placement:
@@ -139,7 +195,7 @@ def _equispaced(losses: Vector) -> Placement | None:
     if losses.size == 1:
         return Placement(1.0, float(losses[0]))
     gaps = np.diff(losses)
-    if np.ptp(gaps) > _ALIGNMENT * gaps.min():
+    if np.ptp(gaps) > ALIGNMENT * gaps.min():
         return None
     return Placement(float(losses[-1] - losses[0]) / gaps.size, float(losses[-1]))
 
@@ -190,10 +246,9 @@ def _parts(pair: Pair, edges: Vector, tail: float) -> _Parts:
     losses, masses = pair.atoms(tail)
     if losses.size:
         cell = np.clip(np.searchsorted(edges, losses, side="right") - 1, 0, width.size - 1)
-        place = (losses - edges[cell]) / width[cell]
-        nearest = cell + (place > 0.5)
-        aligned = np.abs(place - (place > 0.5)) < _ALIGNMENT
-        on_edge = np.bincount(nearest[aligned], masses[aligned], edges.size).astype(float)
+        nearest = cell + (losses - edges[cell] > 0.5 * width[cell])
+        aligned = np.abs(losses - edges[nearest]) < ALIGNMENT * width[cell]
+        on_edge = on_edge + np.bincount(nearest[aligned], masses[aligned], edges.size)
         inside, share = cell[~aligned], masses[~aligned]
         lift = np.expm1(edges[inside] - losses[~aligned]) / np.expm1(-width[inside])
         mass = mass + np.bincount(inside, share, width.size)
@@ -219,28 +274,6 @@ def _lower(parts: _Parts) -> Vector:
     masses[1:] += lifted
     masses[:-1] += parts.mass - lifted
     return masses
-
-
-def shift_down(lattice: Lattice, placement: Placement) -> Lattice:
-    """Return ``lattice`` with every loss lowered to a node of another lattice."""
-    step, offset = placement
-    index = np.floor((lattice.losses - offset) / step + _ALIGNMENT).astype(np.int64)
-    first = int(index[0])
-    masses = np.bincount(index - first, lattice.masses)
-    return Lattice(step, offset, first, masses, lattice.mass_inf, lattice.misplaced)
-
-
-def spread_up(lattice: Lattice, placement: Placement) -> Lattice:
-    """Return ``lattice`` with every loss split between the neighbouring nodes of another."""
-    step, offset = placement
-    place = (lattice.losses - offset) / step
-    index = np.floor(place + _ALIGNMENT).astype(np.int64)
-    share = np.clip(np.expm1((index - place) * step) / np.expm1(-step), 0.0, 1.0)
-    first = int(index[0])
-    size = int(index[-1]) - first + 2
-    masses = np.bincount(index - first, lattice.masses * (1 - share), size)
-    masses += np.bincount(index - first + 1, lattice.masses * share, size)
-    return Lattice(step, offset, first, masses, lattice.mass_inf, lattice.misplaced)
 
 
 def _lift(lower: Vector, raised: Vector, width: Vector) -> Vector:

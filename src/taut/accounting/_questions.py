@@ -63,8 +63,7 @@ def tradeoff(sums: Sequence[HalfSum], swapped: Sequence[HalfSum], fpr: float) ->
 
 def _best_line(part: HalfSum, swapped: HalfSum, fpr: float) -> float:
     """Return sup over thresholds of 1 - t fpr - h(t) for one direction."""
-    above, _ = delta_curve(part, 0.0, 1e-3)
-    below, _ = delta_curve(swapped, 0.0, 1e-3)
+    above, below = delta_curve(part, 0.0, 1e-3), delta_curve(swapped, 0.0, 1e-3)
 
     def line(epsilon: float) -> float:
         t = math.exp(epsilon)
@@ -124,4 +123,4 @@ def _known(method: str) -> str:
 
 def _contour(part: HalfSum, saddle: Callable[[Scout], Saddle]) -> Contour:
     scout = Scout(part.terms, 1e-60)
-    return Contour(part.terms, saddle(scout).tilt, scout)
+    return Contour(part.terms, saddle(scout), scout)

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from taut.accounting._lattice import upper_masses
+from taut.accounting._lattice import Widths, upper_masses
 from taut.accounting._pair import Pair, Vector
 from taut.accounting._tilted import Window
 
-__all__ = ["Saddle", "Scout"]
+__all__ = ["Saddle", "Scout", "Survey"]
 
 _NODES = 512
 _COARSE = np.geomspace(1e-4, 1e4, 49)
 _FINE = np.linspace(-1.0, 1.0, 13)
+_TILTS = np.array([0.25, 0.35, 0.5, 0.65, 0.8, 1.0])  # candidates, as shares of the saddle's tilt
+_LADDER = np.geomspace(0.0501, 64.0, 24)  # exponents for Chernoff's bound, likewise
+_NOISE_ROOM = 1e8
+_ESCAPE = 1e-3
+_COARSENING = 0.25
 
 
 class Saddle(NamedTuple):
@@ -101,20 +107,29 @@ class Scout:
         best = int(np.argmin(values))
         return Saddle(float(tilts[best]), epsilon, min(float(values[best]), 0.0))
 
-    def window(self, tilt: float, escape: float) -> Window:
-        """Return the narrowest window that Chernoff's bound allows at ``tilt``."""
-        margin = -math.log(escape)
-        unit = math.sqrt(2 * margin / max(self.spread(tilt), 1e-300))
-        factors = unit * np.geomspace(2.0**-5, 4.0, 15)
-        centre = self.log_mgf(np.array([tilt]))[0]
-        high = (self.log_mgf(tilt + factors) - centre + margin) / factors
-        low = (self.log_mgf(tilt - factors) - centre + margin) / factors
-        return Window(
-            tilt=tilt,
-            low=tilt - float(factors[np.argmin(low)]),
-            high=tilt + float(factors[np.argmin(high)]),
-            escape=escape,
-        )
+    def survey(self, saddle: Saddle) -> Survey:
+        """Return cumulants on a ladder of tilts around a saddle, to plan windows with."""
+        tilts = np.sort(saddle.tilt * np.concatenate([-_LADDER, [0.0], _TILTS, _LADDER]))
+        return Survey(saddle, tilts, self.cumulants(tilts), [count for _, _, count in self._terms])
+
+    def widths(self, tilt: float, widest: float) -> list[Widths]:
+        """Return how wide cells may be where the tilted loss has little mass.
+
+        Widths that grow with the density to the power -1/3 spread the error evenly; the factor
+        keeps what the wide cells add well below what the narrow ones do.
+        """
+        result = []
+        for losses, log_masses, _ in self._terms:
+            exponent = log_masses + tilt * losses
+            weight = np.exp(exponent - exponent.max())
+            weight /= weight.sum()
+            mass = (weight[:-1] + weight[1:]) / 2
+            density = mass / np.diff(losses)
+            typical = float(mass @ density)
+            with np.errstate(divide="ignore"):
+                factor = np.maximum(_COARSENING * np.cbrt(typical / density), 1.0)
+            result.append(Widths(losses, factor, widest))
+        return result
 
     def _search(self, objective: Callable[[Vector], Vector]) -> tuple[Vector, Vector]:
         """Return tilts around the minimum of a unimodal ``objective``, and its values there."""
@@ -126,6 +141,70 @@ class Scout:
             values = objective(tilts)
             best = float(tilts[np.argmin(values)])
         return tilts, values
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Cumulants of every term on increasing ``tilts``, around a saddle."""
+
+    saddle: Saddle
+    tilts: Vector
+    cumulants: list[Vector]
+    counts: list[int]
+
+    def window(self, tolerance: float) -> Window:
+        """Return the tilt and window with the fewest nodes that answer at the saddle.
+
+        A smaller tilt than the saddle's narrows the window where tilting would dwell on rare large
+        losses; rounding noise, which grows as the tilt shrinks, limits it.
+        """
+        total = self._total(self.counts)
+        # log of the scale by which tilted mass exceeds delta
+        excess = total - self.tilts * self.saddle.epsilon - self.saddle.log_delta
+        at_saddle = float(np.interp(self.saddle.tilt, self.tilts, excess))
+        limit = max(math.log(_NOISE_ROOM * tolerance), at_saddle + 1)
+        best, narrowest = None, math.inf
+        for i in np.flatnonzero(np.isin(self.tilts, self.saddle.tilt * _TILTS)):
+            if excess[i] > limit:
+                continue
+            escape = min(_ESCAPE * tolerance * math.exp(-float(excess[i])), 1e-3)
+            window, width = self._around(int(i), total, escape, 1.0)
+            if width < narrowest:
+                best, narrowest = window, width
+        assert best is not None  # the saddle's own tilt is always within the limit
+        return best
+
+    def at_saddle(self, escape: float) -> Window:
+        """Return the window at the saddle's own tilt."""
+        at = int(np.argmin(np.abs(self.tilts - self.saddle.tilt)))
+        return self._around(at, self._total(self.counts), escape, 1.0)[0]
+
+    def block_window(self, term: int, count: int, tilt: float, escape: float, tail: float) -> Window:
+        """Return the window for ``count`` copies of one term at a given tilt."""
+        counts = [0] * len(self.counts)
+        counts[term] = count
+        at = int(np.argmin(np.abs(self.tilts - tilt)))
+        return self._around(at, self._total(counts), escape, tail)[0]
+
+    def _total(self, counts: Sequence[int]) -> Vector:
+        pairs = zip(counts, self.cumulants, strict=True)
+        return np.sum([count * cumulant for count, cumulant in pairs], axis=0)
+
+    def _around(
+        self, at: int, total: Vector, escape: float, tail: float
+    ) -> tuple[Window, float]:
+        """Return the window at a ladder's tilt with the best Chernoff exponents, and its width."""
+        margin = -math.log(escape)
+        above, below = slice(at + 1, None), slice(None, at)
+        tilt = float(self.tilts[at])
+        tops = (total[above] - total[at] + margin) / (self.tilts[above] - tilt)
+        tops = np.maximum(tops, (total[above] - math.log(tail)) / self.tilts[above])
+        bottoms = (total[at] - total[below] - margin) / (tilt - self.tilts[below])
+        high, low = int(np.argmin(tops)), int(np.argmax(bottoms))
+        window = Window(
+            tilt, float(self.tilts[below][low]), float(self.tilts[above][high]), escape, tail
+        )
+        return window, float(tops[high] - bottoms[low])
 
 
 def _log_kernel(tilt: Vector) -> Vector:

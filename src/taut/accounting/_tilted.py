@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
-from taut.accounting._lattice import Lattice
+from taut.accounting._lattice import ALIGNMENT, Lattice, round_cells
 from taut.accounting._pair import ROUNDING, Vector
 
 __all__ = ["TiltedSum", "Window", "compose"]
+
+Complex = NDArray[np.complex128]
 
 _NEGLIGIBLE = -80.0  # log magnitude below which a Fourier coefficient is dropped
 
@@ -33,12 +36,14 @@ class Window:
         low: exponent below ``tilt`` that bounds the lower tail of the tilted sum (Chernoff).
         high: exponent above ``tilt`` that bounds the upper tail.
         escape: tilted mass allowed outside of the window at either end.
+        loss_tail: untilted mass allowed above the window.
     """
 
     tilt: float
     low: float
     high: float
     escape: float
+    loss_tail: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,9 @@ class TiltedSum:
         tilt: the exponent c.
         log_scale: log E exp(c L) over finite losses.
         mass_inf: mass at infinite loss.
-        noise: bound on the error of any single weight.
+        noise: bound on the l2-norm of the rounding errors of the weights.
         escaped: bound on the tilted mass above the window.
-        misplaced: bound on the tilted mass that sits on a wrong node.
+        misplaced: bound on the tilted mass that sits on a wrong node or does not exist.
         label_error: bound on the rounding error of the loss of a node.
         scale_error: bound on the relative rounding error of the scale.
     """
@@ -74,14 +79,13 @@ class TiltedSum:
     def upper(self, node: int) -> float:
         """Return an upper bound on delta at the loss of ``node`` (counted from the first)."""
         above = max(self.weights.size - 1 - node, 0) * self.step
-        extra = self.noise * self._kernel_sum + self.escaped * math.exp(-self.tilt * above)
+        extra = self._doubt + self.escaped * math.exp(-self.tilt * above)
         value = (self._excess(node) + extra) * self._scale(node) * (1 + self.scale_error)
         return min(self.mass_inf + value, 1.0)
 
     def lower(self, node: int) -> float:
         """Return a lower bound on delta at the loss of ``node``."""
-        doubt = self.noise * self._kernel_sum + self.misplaced * self._kernel_peak
-        value = (self._excess(node) - doubt) * self._scale(node) * (1 - self.scale_error)
+        value = (self._excess(node) - self._doubt) * self._scale(node) * (1 - self.scale_error)
         return self.mass_inf + max(value, 0.0)
 
     def delta_upper(self, epsilon: float) -> float:
@@ -94,10 +98,10 @@ class TiltedSum:
             return 0.0
         return self._interpolate(epsilon + self.label_error, self.lower)
 
-    def epsilon_upper(self, delta: float) -> float | None:
-        """Return an epsilon at which delta is surely reached, or None if the window is too high."""
+    def epsilon_upper(self, delta: float) -> float:
+        """Return an epsilon at which delta is surely reached, possibly infinite."""
         if self.upper(-1) <= delta:
-            return None
+            return self.first - self.step + self.label_error
         if self.upper(self.weights.size) > delta:
             return math.inf
         node = self._last_above(delta, self.upper, -1, self.weights.size)
@@ -150,18 +154,15 @@ class TiltedSum:
         return math.exp(min(exponent, 700.0))
 
     @cached_property
-    def _kernel_sum(self) -> float:
-        """The sum over i >= 1 of exp(-c i step) (1 - exp(-i step)), at most the window's size."""
-        if self.tilt == 0:
-            return float(self.weights.size)
-        total = 1 / math.expm1(self.tilt * self.step) - 1 / _expm1((self.tilt + 1) * self.step)
-        return min(total, float(self.weights.size))
-
-    @cached_property
-    def _kernel_peak(self) -> float:
-        """The maximum over x >= 0 of exp(-c x) (1 - exp(-x))."""
-        c = self.tilt
-        return math.exp(c * math.log(c) - (c + 1) * math.log1p(c)) if c > 0 else 1.0
+    def _doubt(self) -> float:
+        """Bound on the error of ``_excess``: rounding, by Cauchy-Schwarz, and misplaced mass."""
+        c, s = self.tilt, self.step
+        # Squared l2-norm and maximum of exp(-c x) (1 - exp(-x)) over the nodes x > 0.
+        squared = _geometric(2 * c * s) - 2 * _geometric((2 * c + 1) * s)
+        squared += _geometric((2 * c + 2) * s)
+        squared = min(squared, float(self.weights.size))
+        peak = math.exp(c * math.log(c) - (c + 1) * math.log1p(c)) if c > 0 else 1.0
+        return self.noise * math.sqrt(max(squared, 0.0)) + self.misplaced * peak
 
     def _excess(self, node: int) -> float:
         """Return the sum over i > node of w_i exp(-c x) (1 - exp(-x)), x = (i - node) step."""
@@ -201,6 +202,35 @@ class TiltedSum:
         return width, tails, decays
 
 
+    def as_lattice(self, factor: int, *, upper: bool) -> Lattice:
+        """Return the sum as one loss on every ``factor``-th node, valid at this tilt.
+
+        Undoing the tilt and rounding to the coarse nodes are
+        done together, one factor per coarse cell and one per place within it.
+        """
+        count = -(-self.weights.size // factor)
+        table = np.zeros((count, factor))
+        table.ravel()[: self.weights.size] = np.maximum(self.weights, 0.0)
+        inside = np.arange(1, factor) * self.step
+        decay = np.exp(-self.tilt * inside)
+        step = factor * self.step
+        lift = np.expm1(-inside) / math.expm1(-step)
+        coarse = self.first + step * np.arange(count)
+        scale = np.exp(np.minimum(self.log_scale - self.tilt * coarse, 700.0))
+        masses = round_cells(
+            step,
+            (table[:, 1:] @ decay) * scale,
+            (table[:, 1:] @ (decay * lift)) * scale,
+            np.append(table[:, 0] * scale, 0.0),
+            upper=upper,
+        )
+        top = self.first + (self.weights.size - 1) * self.step
+        above = self.escaped * math.exp(min(self.log_scale - self.tilt * top, 700.0))
+        mass_inf = self.mass_inf + (above if upper else 0.0)
+        misplaced = self.misplaced + self.noise * math.sqrt(self.weights.size)
+        return Lattice(step, self.first, np.arange(count + 1), masses, mass_inf, misplaced)
+
+
 def compose(terms: Sequence[tuple[Lattice, int]], window: Window) -> TiltedSum:
     """Return the sum of ``count`` independent copies of every lattice, seen in ``window``.
 
@@ -208,38 +238,39 @@ def compose(terms: Sequence[tuple[Lattice, int]], window: Window) -> TiltedSum:
     the counts.
     """
     step = terms[0][0].step
+    counts = [count for _, count in terms]
     scale, low, high = (
         [lattice.log_mgf(exponent) for lattice, _ in terms]
         for exponent in (window.tilt, window.low, window.high)
     )
-    counts = [count for _, count in terms]
     total, total_low, total_high = (_dot(counts, values) for values in (scale, low, high))
     margin = -math.log(window.escape)
     top = (total_high - total + margin) / (window.high - window.tilt)
+    if window.loss_tail < 1:
+        top = max(top, (total_high - math.log(window.loss_tail)) / window.high)
     bottom = (total - total_low - margin) / (window.tilt - window.low)
     origin = _dot(counts, [lattice.offset for lattice, _ in terms])
-    least = sum(count * lattice.start for lattice, count in terms)
-    most = sum(count * (lattice.start + lattice.masses.size - 1) for lattice, count in terms)
+    least = sum(count * int(lattice.index[0]) for lattice, count in terms)
+    most = sum(count * int(lattice.index[-1]) for lattice, count in terms)
     first = max(math.floor((bottom - origin) / step), least)
     last = min(math.ceil((top - origin) / step), most)
     complete = first == least and last == most
     size = next_fast_len(max(last - first + 1, 2), real=True)
     weights, noise = _convolve(terms, window.tilt, scale, size)
-    weights = np.roll(weights, -((first - least) % size))
     stray = _dot(counts, [lattice.misplaced for lattice, _ in terms])
     reach = _dot(counts, [float(np.abs(lattice.losses[[0, -1]]).max()) for lattice, _ in terms])
     return TiltedSum(
         step=step,
         first=origin + first * step,
-        weights=weights,
+        weights=np.roll(weights, -((first - least) % size)),
         tilt=window.tilt,
         log_scale=total,
         mass_inf=-math.expm1(_dot(counts, [math.log1p(-t.mass_inf) for t, _ in terms])),
         noise=noise,
         escaped=0.0 if complete else window.escape,
         misplaced=stray + (0.0 if complete else 2 * window.escape),
-        label_error=ROUNDING * reach,
-        scale_error=ROUNDING * _dot(counts, [1 + abs(value) for value in scale]),
+        label_error=ROUNDING * reach + ALIGNMENT * step * sum(counts),
+        scale_error=8 * ROUNDING * _dot(counts, [1 + abs(value) for value in scale]),
     )
 
 
@@ -247,45 +278,65 @@ def _convolve(
     terms: Sequence[tuple[Lattice, int]], tilt: float, scale: Sequence[float], size: int
 ) -> tuple[Vector, float]:
     """Return the tilted masses of the sum modulo ``size``, and a bound on their rounding error."""
-    spectra = [
-        rfft(_fold(np.exp(lattice.log_masses + tilt * lattice.losses - value), size))
+    masses = [
+        np.exp(lattice.log_masses + tilt * lattice.losses - value)
         for (lattice, _), value in zip(terms, scale, strict=True)
     ]
+    spectra = [
+        rfft(_wrap(lattice, part, size))
+        for (lattice, _), part in zip(terms, masses, strict=True)
+    ]
     counts = [count for _, count in terms]
-    with np.errstate(divide="ignore"):
-        logs = [np.log(np.abs(spectrum)) for spectrum in spectra]
-    magnitude = sum(count * log for count, log in zip(counts, logs, strict=True))
-    active = np.flatnonzero(magnitude > _NEGLIGIBLE)
+    active = _active(spectra, counts)
+    logs = [np.log(part[active]) for part in spectra]
+    exponent = sum(count * log for count, log in zip(counts, logs, strict=True))
     spectrum = np.zeros(spectra[0].size, dtype=np.complex128)
-    exponent = np.zeros(active.size, dtype=np.complex128)
-    for count, part in zip(counts, spectra, strict=True):
-        exponent += count * np.log(part[active])
     spectrum[active] = np.exp(exponent)
+    weights = irfft(spectrum, size)
+    # An FFT is off by ``unit`` in relative l2-norm; raising to a power multiplies that by the
+    # count. What was dropped is below exp(_NEGLIGIBLE) everywhere.
     unit = ROUNDING * math.log2(size)
-    # A coefficient that is off by ``unit`` is off by count * unit once raised to the count; a
-    # dropped one is off by its own size at most, or by ``unit`` where a count is one.
-    spread = sum(
-        count * np.exp(magnitude[active] - log[active])
-        for count, log in zip(counts, logs, strict=True)
+    norm = float(np.linalg.norm(weights))
+    noise = sum(
+        count * unit * float(np.linalg.norm(part))
+        for part, count in zip(masses, counts, strict=True)
     )
-    active_noise = 2 * float(spread.sum()) / size + float(np.abs(spectrum).sum()) * 2 / size
-    dropped = len(counts) + sum(counts) * math.exp(_NEGLIGIBLE / 2)
-    noise = unit * (active_noise + dropped) + math.exp(_NEGLIGIBLE / 2)
-    return irfft(spectrum, size), noise
+    noise += (unit + ROUNDING * sum(counts)) * norm + math.exp(_NEGLIGIBLE)
+    return weights, noise
 
 
-def _fold(values: Vector, size: int) -> Vector:
-    """Return ``values`` wrapped around a circle of ``size`` nodes."""
-    if values.size <= size:
-        return np.pad(values, (0, size - values.size))
-    rows = -(-values.size // size)
-    return np.pad(values, (0, rows * size - values.size)).reshape(rows, size).sum(axis=0)
+def _active(spectra: Sequence[Complex], counts: Sequence[int]) -> NDArray[np.int64]:
+    """Return the frequencies at which the product of powers is not negligible."""
+    # The magnitude of the most repeated factor rules out most frequencies at once.
+    leader = max(range(len(counts)), key=counts.__getitem__)
+    power = spectra[leader].real ** 2 + spectra[leader].imag ** 2
+    active = np.flatnonzero(power > math.exp(2 * _NEGLIGIBLE / counts[leader]))
+    if len(spectra) > 1:
+        with np.errstate(divide="ignore"):
+            magnitude = sum(
+                count * np.log(np.abs(part[active]))
+                for count, part in zip(counts, spectra, strict=True)
+            )
+        active = active[magnitude > _NEGLIGIBLE]
+    return active
+
+
+def _wrap(lattice: Lattice, values: Vector, size: int) -> Vector:
+    """Return ``values`` at their index, counted from the first node, around a circle."""
+    position = lattice.index - lattice.index[0]
+    if position[-1] < size:
+        wrapped = np.zeros(size)
+        wrapped[position] = values
+        return wrapped
+    return np.bincount(position % size, values, size)
 
 
 def _dot(counts: Sequence[int], values: Sequence[float]) -> float:
     return math.fsum(count * value for count, value in zip(counts, values, strict=True))
 
 
-def _expm1(x: float) -> float:
-    """Return expm1, infinite where it overflows."""
-    return math.expm1(x) if x < 700 else math.inf
+def _geometric(x: float) -> float:
+    """Return the sum of exp(-k x) over k >= 1."""
+    if x <= 0:
+        return math.inf
+    return 1 / math.expm1(x) if x < 700 else 0.0
