@@ -34,7 +34,6 @@ __all__ = [
     "merge_gaussians",
 ]
 
-_ROUGH = 0.02  # tolerance of a first look at a half that may not matter
 _TAIL = 1e-3  # share of delta, times the tolerance, that cut tails may add
 
 
@@ -86,6 +85,11 @@ class HalfSum:
         return self.terms[0][0] if self.count == 1 else None
 
     @property
+    def attained(self) -> HalfSum:
+        """A sum that releases of these kinds really reach, for lower bounds."""
+        return HalfSum(self.half, tuple((pair.attained, n) for pair, n in self.terms))
+
+    @property
     def suits_contour(self) -> bool:
         """Whether all cumulants are closed formulas and a Gaussian makes the integrand decay."""
         return all(pair.closed_form for pair, _ in self.terms) and any(
@@ -107,14 +111,10 @@ def epsilon_bounds(sums: Sequence[HalfSum], delta: float, tolerance: float) -> A
     questions.sort(key=lambda question: -question.ceiling)
     answers = [questions[0].answer(tolerance)]
     for question in questions[1:]:
-        # Most halves are beaten by a rough look; only a close race is run to the end.
+        # A rough look settles most races; only a close one is run to the end.
         floor = max(answer.bounds.lower for answer in answers)
-        if question.ceiling <= floor:
-            continue
-        rough = question.answer(max(tolerance, _ROUGH))
-        if rough.bounds.upper > floor and tolerance < _ROUGH:
-            rough = question.answer(tolerance)
-        answers.append(rough)
+        if not question.stays_below(floor):
+            answers.append(question.answer(tolerance))
     return _worst(answers)
 
 
@@ -162,15 +162,32 @@ class _EpsilonAt:
             return Answer(_invert(part.single, self._delta), part.half, Engine.EXACT)
         if self.ceiling <= 0:
             return Answer(Bounds(0.0, 0.0), part.half, Engine.CHERNOFF)
-        if part.suits_contour:
-            contour = Contour(part.terms, self._saddle, self._scout)
+        (lower, upper), engine = self._compute(tolerance)
+        if part.attained != part:
+            lower = _EpsilonAt(part.attained, self._delta, tolerance).answer(tolerance).bounds.lower
+        if upper >= self.ceiling:
+            engine = Engine.CHERNOFF
+        return Answer(Bounds(lower, min(upper, self.ceiling)), part.half, engine)
+
+    def _compute(self, tolerance: float) -> tuple[Bounds, Engine]:
+        """Return bounds for the pairs as they are."""
+        if self._part.suits_contour:
+            contour = Contour(self._part.terms, self._saddle, self._scout)
             if contour.certified:
-                bounds = _invert_contour(contour, self._delta, self.ceiling)
-                return Answer(bounds, part.half, Engine.CONTOUR)
-        engine = LatticeEngine(part.terms, self._scout, self._saddle, self._tail)
-        bounds = engine.epsilon(self._delta, tolerance)
-        bounds = Bounds(bounds.lower, min(bounds.upper, part.max_loss))
-        return Answer(bounds, part.half, Engine.LATTICE)
+                return _invert_contour(contour, self._delta, self.ceiling), Engine.CONTOUR
+        return self._engine().epsilon(self._delta, tolerance), Engine.LATTICE
+
+    def stays_below(self, epsilon: float) -> bool:
+        """Return whether little work proves that the answer is at most ``epsilon``."""
+        if self.ceiling <= epsilon:
+            return True
+        decided = self._limit is not None or self._part.single is not None
+        if decided or self._part.suits_contour:
+            return False
+        return self._engine().stays_below(self._delta, epsilon)
+
+    def _engine(self) -> LatticeEngine:
+        return LatticeEngine(self._part.terms, self._scout, self._saddle, self._tail)
 
 
 def _limit_epsilon(part: HalfSum, delta: float) -> float | None:
@@ -232,12 +249,22 @@ class _DeltaNear:
         tail = _tail(math.exp(max(self._saddle.log_delta, -600.0)), 1e-4 * tolerance, part.count)
         scout = Scout(part.terms, tail)
         saddle = scout.at_epsilon(self._epsilon)
-        if part.suits_contour:
-            contour = Contour(part.terms, saddle, scout)
+        curve, engine = self._compute(scout, saddle, tail, tolerance)
+        if part.attained != part:
+            floor = _DeltaNear(part.attained, self._epsilon).curve(tolerance)[0]
+            curve = partial(_mixed_bounds, floor, curve, scout, part.mass_inf)
+        return curve, engine
+
+    def _compute(
+        self, scout: Scout, saddle: Saddle, tail: float, tolerance: float
+    ) -> tuple[Curve, Engine]:
+        """Return bounds for the pairs as they are."""
+        if self.part.suits_contour:
+            contour = Contour(self.part.terms, saddle, scout)
             if contour.certified:
                 return contour.delta, Engine.CONTOUR
-        lower, upper = LatticeEngine(part.terms, scout, saddle, tail).curve(tolerance)
-        return partial(_lattice_bounds, lower, upper), Engine.LATTICE
+        sides = LatticeEngine(self.part.terms, scout, saddle, tail).curve(tolerance)
+        return partial(_lattice_bounds, *sides), Engine.LATTICE
 
 
 def delta_curve(part: HalfSum, epsilon: float, tolerance: float) -> Curve:
@@ -247,6 +274,12 @@ def delta_curve(part: HalfSum, epsilon: float, tolerance: float) -> Curve:
 
 def _lattice_bounds(lower: TiltedSum, upper: TiltedSum, at: float) -> Bounds:
     return Bounds(lower.delta_lower(at), upper.delta_upper(at))
+
+
+def _mixed_bounds(floor: Curve, curve: Curve, scout: Scout, mass_inf: float, at: float) -> Bounds:
+    """Return the lower bound of what is attained, and the smaller of two upper bounds."""
+    proven = mass_inf + math.exp(scout.at_epsilon(at).log_delta)
+    return Bounds(floor(at).lower, min(curve(at).upper, proven))
 
 
 def _exact_curve(pair: Pair) -> Curve:

@@ -136,7 +136,10 @@ def discrete_gaussian(
 def discrete_laplace(
     scale: float, sensitivity: int = 1, *, adjacency: Adjacency | str = "add_remove"
 ) -> PrivacyLoss:
-    """Return the loss of two-sided geometric noise, mass ~ exp(-|x| / scale), on one integer query."""
+    """Return the loss of two-sided geometric noise on one integer query.
+
+    The mass of x is proportional to exp(-|x| / scale).
+    """
     scale = _validate.positive(scale=scale)
     return _one(
         DiscreteLaplace(scale, _validate.positive_integer(sensitivity=sensitivity)), adjacency
@@ -146,8 +149,8 @@ def discrete_laplace(
 def exponential(epsilon: float, *, adjacency: Adjacency | str = "add_remove") -> PrivacyLoss:
     """Return the loss of a selection whose log-probabilities shift within a range of ``epsilon``.
 
-    That is the exponential mechanism with weights exp(epsilon u / (2 sensitivity)), report-noisy-max
-    with Gumbel noise, and every ``epsilon``-bounded-range release.
+    That is the exponential mechanism with weights exp(epsilon u / (2 sensitivity)),
+    report-noisy-max with Gumbel noise, and every ``epsilon``-bounded-range release.
 
     **Guarantee**: the tight profile over all bounded-range releases (docs/theory/exponential.md);
     much below that of an arbitrary ``epsilon``-DP release.
@@ -246,7 +249,7 @@ def from_profile(
 
 
 def zero(*, adjacency: Adjacency | str = "add_remove") -> PrivacyLoss:
-    """Return the loss of releasing nothing: the identity of ``+``, whatever the other's relation."""
+    """Return the loss of releasing nothing, the identity of ``+`` under every relation."""
     return PrivacyLoss((), adjacency)
 
 

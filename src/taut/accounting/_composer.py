@@ -9,12 +9,13 @@ from typing import NamedTuple
 from taut.accounting._bounds import Bounds
 from taut.accounting._lattice import Bracket, Placement, discretise, place
 from taut.accounting._pair import Pair
-from taut.accounting._scout import Saddle, Scout, Survey
+from taut.accounting._scout import Saddle, Scout
 from taut.accounting._tilted import TiltedSum, Window, compose
 
 __all__ = ["LatticeEngine"]
 
 _ROUNDS = 6
+_ROUGH = 0.02
 _LARGEST_WINDOW = 2**23  # nodes; about half a gigabyte of work space
 _BLOCKS = 256  # a term with many more copies is composed in about this many equal blocks
 _MANY = 8 * _BLOCKS
@@ -37,7 +38,7 @@ class LatticeEngine:
         self._widths = scout.widths(saddle.tilt, _WIDEST / saddle.tilt)
 
     def epsilon(self, delta: float, tolerance: float) -> Bounds:
-        """Return bounds on epsilon(delta) with relative gap ``tolerance`` if memory allows."""
+        """Return bounds on epsilon at ``delta``, relative gap ``tolerance`` if memory allows."""
 
         def bounds(lower: TiltedSum, upper: TiltedSum) -> Bounds:
             high = upper.epsilon_upper(delta)
@@ -47,6 +48,12 @@ class LatticeEngine:
         start = Bounds(0.0, max(self._saddle.epsilon, 0.0))
         step = self._first_step(tolerance * max(self._saddle.epsilon, 1e-12))
         return self._refine(step, tolerance, start, bounds)[0]
+
+    def stays_below(self, delta: float, epsilon: float) -> bool:
+        """Return whether a rough look proves that epsilon(delta) is at most ``epsilon``."""
+        step = self._first_step(_ROUGH * max(self._saddle.epsilon, 1e-12))
+        _, upper = self._compose(self._survey.window(_ROUGH), step)
+        return upper.epsilon_upper(delta) <= epsilon
 
     def curve(self, tolerance: float) -> tuple[TiltedSum, TiltedSum]:
         """Return the sum rounded down and up, with a relative gap of delta at the saddle.
@@ -125,9 +132,10 @@ class LatticeEngine:
                 inner = self._survey.block_window(term, copies, window.tilt, escape, tail)
                 lower = compose([(single.lower, copies)], inner)
                 upper = compose([(single.upper, copies)], inner)
+                offset = lower.coarse_offset(plan.fineness)
                 bracket = Bracket(
-                    lower.as_lattice(plan.fineness, upper=False),
-                    upper.as_lattice(plan.fineness, upper=True),
+                    lower.as_lattice(plan.fineness, offset, upper=False),
+                    upper.as_lattice(plan.fineness, offset, upper=True),
                 )
                 result.append((bracket, count))
         return result

@@ -69,9 +69,10 @@ class Contour:
     def _line(self, terms: Sequence[tuple[Pair, int]], mu: float) -> tuple[Complex, Complex]:
         """Return nodes from the real axis up to where the integrand fades, and cumulants there."""
         reach = math.sqrt(-2 * math.log(_ALIAS * 1e-3)) / mu if self.certified else math.inf
-        nodes, cumulants, size = [], [], 0.0
+        nodes, cumulants, size = [], [], 0
         while size < _MAX_NODES:
-            z = self._tilt + 1j * self._spacing * np.arange(size, size + _BLOCK)
+            y = self._spacing * np.arange(size, size + _BLOCK)
+            z = (self._tilt + 1j * y).astype(np.complex128)
             nodes.append(z)
             cumulants.append(_total(terms, z))
             size += _BLOCK
@@ -81,7 +82,7 @@ class Contour:
         return np.concatenate(nodes), np.concatenate(cumulants)
 
     def delta(self, epsilon: float) -> Bounds:
-        """Return bounds on delta(epsilon)."""
+        """Return bounds on delta at ``epsilon``."""
         phase = np.exp(-1j * self._z.imag * epsilon)
         value = float((self._weights * phase).sum().real) * self._spacing / math.pi
         scale = math.exp(min(self._log_peak - self._tilt * epsilon, 700.0))

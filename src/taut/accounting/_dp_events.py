@@ -102,10 +102,8 @@ def _read_fixed_size(event: Any, adjacency: Adjacency) -> PrivacyLoss:
 
 
 _READERS: dict[str, Callable[[Any, Adjacency], PrivacyLoss]] = {
-    "NoOpDpEvent": lambda event, adjacency: bank.zero(adjacency=adjacency),
-    "NonPrivateDpEvent": lambda event, adjacency: bank.randomized_response(
-        1.0, adjacency=adjacency
-    ),
+    "NoOpDpEvent": lambda _, adjacency: bank.zero(adjacency=adjacency),
+    "NonPrivateDpEvent": lambda _, adjacency: bank.randomized_response(1.0, adjacency=adjacency),
     "GaussianDpEvent": lambda event, adjacency: bank.gaussian(
         event.noise_multiplier, _moved(adjacency), adjacency=adjacency
     ),

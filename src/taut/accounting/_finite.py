@@ -21,6 +21,8 @@ __all__ = [
     "finite_pair",
 ]
 
+Complex = NDArray[np.complex128]
+
 _MAX_ATOMS = 20_000_000
 _FEW = 16
 
@@ -56,10 +58,11 @@ class FinitePair(Pair):
         gap = np.minimum(epsilon[..., None] - losses, 0.0)
         value = -(np.exp(log_masses) * np.expm1(gap)).sum(axis=-1) + self.mass_inf
         with np.errstate(over="ignore"):
-            return np.maximum(value, -np.expm1(epsilon))
+            bounded: Vector = np.maximum(value, -np.expm1(epsilon))
+        return bounded
 
     def grid(self, tail: float, size: int) -> Vector:
-        """Return the losses themselves, with a margin so that they are interior."""
+        """Return the losses themselves."""
         return np.array(self.losses) if self.losses else np.zeros(1)
 
     def atoms(self, tail: float) -> Atoms:
@@ -124,13 +127,15 @@ class DiscreteGaussianPair(Pair):
         """Return the sum of p (1 - exp(e - loss)) over losses above e."""
         atoms = self._outcomes(1e-320)
         gap = np.minimum(np.asarray(epsilon, dtype=float)[..., None] - atoms.losses, 0.0)
+        value: Vector = -(atoms.masses * np.expm1(gap)).sum(axis=-1)
         with np.errstate(over="ignore"):
-            return np.maximum(-(atoms.masses * np.expm1(gap)).sum(axis=-1), -np.expm1(epsilon))
+            return np.maximum(value, -np.expm1(epsilon))
 
     def grid(self, tail: float, size: int) -> Vector:
         """Return the losses, thinned to about ``size``."""
         losses = self._outcomes(tail).losses
-        return losses[np.linspace(0, losses.size - 1, min(size, losses.size)).astype(int)]
+        chosen = np.linspace(0, losses.size - 1, min(size, losses.size)).astype(np.int64)
+        return losses[chosen]
 
     def atoms(self, tail: float) -> Atoms:
         """Return the outcomes that both shifted distributions reach."""
@@ -150,7 +155,7 @@ class DiscreteGaussianPair(Pair):
         reach = math.ceil(40 * self.sigma + 2)
         x = np.arange(-reach, reach + 1)
         offset = (centre - nearest)[..., None] + x
-        log_ratio = np.log(np.exp(-0.5 * (offset / self.sigma) ** 2).sum(axis=-1))
+        log_ratio: Complex = np.log(np.exp(-0.5 * (offset / self.sigma) ** 2).sum(axis=-1))
         log_total = math.log(np.exp(-0.5 * (x / self.sigma) ** 2).sum())
         return 0.5 * (self.shift / self.sigma) ** 2 * z * (z + 1) + log_ratio - log_total
 
@@ -180,6 +185,11 @@ class FailingPair(Pair):
     def closed_form(self) -> bool:  # type: ignore[override]
         """Inherited from the base."""
         return self.base.closed_form
+
+    @property
+    def attained(self) -> Pair:
+        """Failure, or what the base attains."""
+        return FailingPair(self.base.attained, self.mass_inf)
 
     @property
     def continuous(self) -> bool:  # type: ignore[override]

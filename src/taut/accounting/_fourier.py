@@ -45,7 +45,7 @@ def _levy_cdf(terms: Sequence[tuple[Pair, int]], at: float) -> float:
     jacobian = (1 + y**2) / (1 - y**2) ** 2
     log_phi = np.zeros(s.shape, dtype=np.complex128)
     for pair, count in terms:
-        log_phi += count * pair.log_mgf(1j * s)
+        log_phi += count * pair.log_mgf((1j * s).astype(np.complex128))
     integrand = np.imag(np.exp(log_phi - 1j * s * at)) / s
     integral = float(np.sum(0.5 * _OUTER_REACH * weight * jacobian * integrand))
     finite_mass = math.exp(math.fsum(n * math.log1p(-p.mass_inf) for p, n in terms))

@@ -177,7 +177,7 @@ class VariancePair(Pair):
 
     def _above(self, x: Vector, sigma: float) -> Vector:
         """Return the probability that the loss exceeds its value at radius ``x``."""
-        outer = erfc(x / (sigma * _SQRT2))
+        outer: Vector = erfc(x / (sigma * _SQRT2))
         return outer if self.sigma_p > self.sigma_q else 1.0 - outer
 
 
@@ -187,7 +187,8 @@ def _density(x: Vector) -> Vector:
 
 def _mills(x: Vector) -> Vector:
     """Return (1 - Phi(x)) / phi(x)."""
-    return _SQRT_HALF_PI * erfcx(x / _SQRT2)
+    ratio: Vector = _SQRT_HALF_PI * erfcx(x / _SQRT2)
+    return ratio
 
 
 def _between(x: Vector, tail: Vector, total: Vector, shrink: Vector) -> Vector:

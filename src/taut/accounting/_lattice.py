@@ -30,14 +30,16 @@ __all__ = [
     "Placement",
     "Widths",
     "discretise",
+    "lowest_node",
     "place",
     "round_cells",
     "upper_masses",
 ]
 
-_BOTTOM_ROUNDS = 6
+_BOTTOM_ROUNDS = 8
+_BOTTOM_CELLS = np.arange(25.0)
 _BALANCE_ROUNDS = 4
-_FEW_NODES = 256
+_FEW_NODES = 16_384
 ALIGNMENT = 1e-10
 """An atom this close to a node, in steps, is taken to sit on it; the error is accounted for."""
 
@@ -122,7 +124,7 @@ def discretise(
         widths: where cells may span several steps; one step everywhere by default.
     """
     index = _nodes(pair.grid(tail, 2), placement, widths)
-    edges = placement.offset + placement.step * index
+    edges = placement.offset + placement.step * index.astype(np.float64)
     parts = _parts(pair, edges, tail)
     return Bracket(
         Lattice(*placement, index, _lower(parts), pair.mass_inf),
@@ -178,10 +180,10 @@ def place(pair: Pair, step: float, tail: float) -> Placement:
     if not pair.continuous and through is not None and through.step > step / 2:
         return Placement(through.step / max(math.ceil(through.step / step), 1), through.offset)
     if losses.size == 0 or losses.size > 3:
-        return Placement(step, _balanced_bottom(pair, step, tail))
+        return Placement(step, lowest_node(pair, step, tail))
     heavy = np.argsort(-masses)
     bottom = losses[heavy[0]] <= pair.grid(tail, 2)[0]
-    offset = _balanced_bottom(pair, step, tail) if bottom else float(losses[heavy[0]])
+    offset = lowest_node(pair, step, tail) if bottom else float(losses[heavy[0]])
     if losses.size > 1:
         distance = abs(float(losses[heavy[1]]) - offset)
         step = distance / math.ceil(distance / step)
@@ -200,21 +202,49 @@ def _equispaced(losses: Vector) -> Placement | None:
     return Placement(float(losses[-1] - losses[0]) / gaps.size, float(losses[-1]))
 
 
-def _balanced_bottom(pair: Pair, step: float, tail: float) -> float:
-    """Return a node at which everything below and half of the cell above average out."""
+def lowest_node(pair: Pair, step: float, tail: float) -> float:
+    """Return the lowest node that wastes least of two candidates.
+
+    Where the mass thins out fast above the bottom nearly all of the first cell stays at its lower
+    edge; where it thickens, about half does.
+    """
     bottom = float(pair.grid(tail, 2)[0])
-    losses, masses = pair.atoms(tail)
+    candidates = [_balanced_bottom(pair, step, tail, bottom, share) for share in (None, 0.5)]
+    return min(candidates, key=lambda node: _waste(pair, step, tail, bottom, node))
+
+
+def _balanced_bottom(
+    pair: Pair, step: float, tail: float, bottom: float, stays: float | None
+) -> float:
+    """Return a node at which everything below and a share of the cell above average out.
+
+    The share is ``stays``, or if that is None what merging will leave there.
+    """
     node = bottom + step
     for _ in range(_BOTTOM_ROUNDS):
-        edges = np.array([bottom - step, node, node + step])
-        mass, q_mass, _, _ = pair.cells(edges)
-        share = np.where(losses <= node, 1.0, np.where(losses <= node + step, 0.5, 0.0))
-        p = mass[0] + mass[1] / 2 + float(share @ masses)
-        q = q_mass[0] + q_mass[1] / 2 + float(share @ (masses * np.exp(-losses)))
+        edges = np.append(min(bottom, node) - step, node + step * _BOTTOM_CELLS[:8])
+        parts = _parts(pair, edges, tail)
+        share = stays
+        if share is None:
+            share = 1 - _lift(parts.mass - parts.raised, parts.raised, parts.width)[1]
+        # E exp(-L) of a cell, from its split between the edges.
+        u = (parts.mass - parts.raised) * np.exp(-edges[:-1]) + parts.raised * np.exp(-edges[1:])
+        p = parts.on_edge[0] + parts.mass[0] + parts.on_edge[1] + share * parts.mass[1]
+        q = parts.on_edge[:2] @ np.exp(-edges[:2]) + u[0] + share * u[1]
         if not (p > 0 and q > 0):
             break
-        node = max(math.log(p / q), bottom)
+        last, node = node, max(math.log(p / q), bottom)
+        if abs(node - last) < 1e-4 * step:
+            break
     return node
+
+
+def _waste(pair: Pair, step: float, tail: float, bottom: float, node: float) -> float:
+    """Return by how much the lowest cells differ, in mean loss, rounded up and rounded down."""
+    first = math.floor((bottom - node) / step - ALIGNMENT)
+    edges = node + step * (first + _BOTTOM_CELLS)
+    parts = _parts(pair, edges, tail)
+    return float((_upper(parts, 0.0) - _lower(parts)) @ edges)
 
 
 def upper_masses(pair: Pair, edges: Vector, tail: float) -> Vector:
@@ -288,8 +318,8 @@ def _lift(lower: Vector, raised: Vector, width: Vector) -> Vector:
     offer = np.append(-np.expm1(-width[1:]) * raised[1:], 0.0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(lack > 0, offer / lack, math.inf)
-        weight = np.where(lack > 0, 1 / (1 + ratio), 0.0)
-        fraction = 1 - weight
+        weight: Vector = np.where(lack > 0, 1 / (1 + ratio), 0.0)
+        fraction: Vector = 1 - weight
         for _ in range(_BALANCE_ROUNDS):
             # Removes the smooth part of what edges still lack or leave unused.
             wanted = np.where(lack > 0, ratio * (1 - np.append(fraction[1:], 1.0)), 1.0)
@@ -312,5 +342,5 @@ def _room_above(fraction: Vector, ratio: Vector) -> Vector:
 
 def _room_below(fraction: Vector, ratio: Vector) -> Vector:
     """Return how much of each cell may leave without breaking the balance of the cell below."""
-    used = np.where(fraction[:-1] > 0, fraction[:-1] / ratio[:-1], 0.0)
+    used: Vector = np.where(fraction[:-1] > 0, fraction[:-1] / ratio[:-1], 0.0)
     return np.append(1.0, np.maximum(1 - used, 0.0))

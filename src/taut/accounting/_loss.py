@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-
 from taut import _validate
 from taut.accounting import _serialize
 from taut.accounting._adjacency import Adjacency, Half, as_adjacency, halves
@@ -153,7 +152,7 @@ class PrivacyLoss:
         if base is None:
             return self
         if isinstance(base, Poisson):
-            base, share = base.base, share * base.rate
+            return PrivacyLoss([(Poisson(base.base, share * base.rate), 1)], self._adjacency)
         return PrivacyLoss([(Poisson(base, share), 1)], self._adjacency)
 
     def fixed_size(
@@ -266,7 +265,7 @@ class PrivacyLoss:
         return max(renyi_divergence(part, alpha) for part in self._sums())
 
     def log_mgf(self, z: complex, half: Half | str | None = None) -> complex:
-        """Return log E[exp(z L)] over finite losses; ``half`` names the direction if they differ."""
+        """Return log E[exp(z L)] over finite losses; ``half`` names the direction if it matters."""
         sums = dict.fromkeys(self._sums())
         if half is not None:
             sums = dict.fromkeys(part for part in self._sums() if part.half == half)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Atoms", "Cells", "Pair", "Quadrature", "Vector", "ROUNDING", "cumulant"]
+__all__ = ["ROUNDING", "Atoms", "Cells", "Pair", "Quadrature", "Vector", "cumulant"]
 
 Vector = NDArray[np.float64]
 
@@ -86,6 +86,14 @@ class Pair(ABC):
 
     gaussian_mu: float = 0.0
     """The mu of a Gaussian pair, 0 for every other family; Gaussians merge exactly in a sum."""
+
+    zcdp: float = math.inf
+    """A rho with Renyi divergence at most rho * order, where that can beat the pair in a sum."""
+
+    @property
+    def attained(self) -> Pair:
+        """A pair that some release of the kind really has; differs where a maximum dominates."""
+        return self
 
     @property
     @abstractmethod

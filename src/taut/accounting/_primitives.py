@@ -58,6 +58,7 @@ class Primitive(ABC):
 
     def check(self, adjacency: Adjacency) -> None:
         """Raise ``UnsoundConfiguration`` if no pair is known under ``adjacency``."""
+        return
 
     def __str__(self) -> str:
         """Return the call that makes this release."""

@@ -47,10 +47,12 @@ def convex_knots(epsilons: Vector, deltas: Vector) -> Knots:
         if t <= x[-1]:
             if h >= y[-1] or len(x) == 1:
                 continue
-            x.pop(), y.pop(), kept.pop()
+            del x[-1], y[-1], kept[-1]
         while len(x) > 1 and (y[-1] - y[-2]) * (t - x[-2]) >= (h - y[-2]) * (x[-1] - x[-2]):
-            x.pop(), y.pop(), kept.pop()
-        x.append(t), y.append(h), kept.append(i)
+            del x[-1], y[-1], kept[-1]
+        x.append(t)
+        y.append(h)
+        kept.append(i)
     return Knots(epsilons[kept[1:]], np.array(y[1:]))
 
 

@@ -111,8 +111,12 @@ def estimate_epsilon(
             estimators.append(partial(afa_delta, part.terms, other.terms))
         else:
             contour = _contour(part, lambda scout: scout.at_delta(delta))
-            estimators.append(lambda epsilon, contour=contour: contour.delta(epsilon).upper)
+            estimators.append(partial(_upper, contour))
     return max(falls_below(estimator, delta, 1.0).upper for estimator in estimators)
+
+
+def _upper(contour: Contour, epsilon: float) -> float:
+    return contour.delta(epsilon).upper
 
 
 def _known(method: str) -> str:

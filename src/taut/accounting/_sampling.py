@@ -131,6 +131,11 @@ class SampledPair(Pair):
         return Quadrature(losses, log_weights)
 
     @property
+    def attained(self) -> Pair:
+        """The sampled version of what the base attains."""
+        return SampledPair(self.base.attained, self.rate, self.half)
+
+    @property
     def _removes(self) -> bool:
         return self.half is Half.REMOVE
 
@@ -168,6 +173,11 @@ class ReplaceSampledPair(Pair):
 
     base: Pair
     rate: float
+
+    @property
+    def attained(self) -> Pair:
+        """The sampled version of what the base attains."""
+        return ReplaceSampledPair(self.base.attained, self.rate)
 
     @property
     def _up(self) -> SampledPair:
@@ -228,7 +238,7 @@ class ReplaceSampledPair(Pair):
 
     def cells(self, edges: Vector) -> Cells:
         """Return the cells of one half above zero and of the other below."""
-        cut = np.searchsorted(edges, 0.0)
+        cut = int(np.searchsorted(edges, 0.0))
         if cut in (0, edges.size) or edges[cut] == 0:
             return self._one_sided(edges, cut)
         # A cell that straddles zero is the union of its two sides.

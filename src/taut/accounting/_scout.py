@@ -27,6 +27,7 @@ _LADDER = np.geomspace(0.0501, 64.0, 24)  # exponents for Chernoff's bound, like
 _NOISE_ROOM = 1e8
 _ESCAPE = 1e-3
 _COARSENING = 0.25
+_BULK = 1e-3
 
 
 class Saddle(NamedTuple):
@@ -49,6 +50,7 @@ class Scout:
     def __init__(self, terms: Sequence[tuple[Pair, int]], tail: float) -> None:
         """Discretise every pair of ``terms`` with at most ``tail`` of its mass cut."""
         self._terms = []
+        self._zcdp = [pair.zcdp for pair, _ in terms]
         for pair, count in terms:
             losses = np.union1d(pair.grid(tail, _NODES), pair.atoms(tail).losses)
             if losses.size > 4 * _NODES:
@@ -58,11 +60,12 @@ class Scout:
             with np.errstate(divide="ignore"):
                 self._terms.append((losses, np.log(upper_masses(pair, losses, tail)), count))
 
-    def log_mgf(self, tilts: Vector) -> Vector:
-        """Return the cumulant of the sum at real ``tilts`` of shape (m,)."""
+    def _proven(self, tilts: Vector) -> Vector:
+        """Return the best cumulant bound of the sum at ``tilts`` > 0, order by order."""
         total = np.zeros(tilts.shape)
-        for part, (_, _, count) in zip(self.cumulants(tilts), self._terms, strict=True):
-            total += count * part
+        parts = zip(self.cumulants(tilts), self._zcdp, self._terms, strict=True)
+        for cumulant, rho, (_, _, count) in parts:
+            total += count * np.minimum(cumulant, rho * tilts * (tilts + 1))
         return total
 
     def cumulants(self, tilts: Vector) -> list[Vector]:
@@ -96,14 +99,14 @@ class Scout:
     def at_delta(self, delta: float) -> Saddle:
         """Return the best Chernoff epsilon at ``delta`` and its tilt."""
         tilts, values = self._search(
-            lambda c: (self.log_mgf(c) + _log_kernel(c) - math.log(delta)) / c
+            lambda c: (self._proven(c) + _log_kernel(c) - math.log(delta)) / c
         )
         best = int(np.argmin(values))
         return Saddle(float(tilts[best]), float(values[best]), math.log(delta))
 
     def at_epsilon(self, epsilon: float) -> Saddle:
         """Return the best Chernoff log delta at ``epsilon`` and its tilt."""
-        tilts, values = self._search(lambda c: self.log_mgf(c) + _log_kernel(c) - c * epsilon)
+        tilts, values = self._search(lambda c: self._proven(c) + _log_kernel(c) - c * epsilon)
         best = int(np.argmin(values))
         return Saddle(float(tilts[best]), epsilon, min(float(values[best]), 0.0))
 
@@ -116,7 +119,8 @@ class Scout:
         """Return how wide cells may be where the tilted loss has little mass.
 
         Widths that grow with the density to the power -1/3 spread the error evenly; the factor
-        keeps what the wide cells add well below what the narrow ones do.
+        keeps what the wide cells add well below what the narrow ones do. Where the bulk is, and
+        where it meets the bottom, cells stay narrow: rounding down wastes mass wherever they widen.
         """
         result = []
         for losses, log_masses, _ in self._terms:
@@ -128,6 +132,8 @@ class Scout:
             typical = float(mass @ density)
             with np.errstate(divide="ignore"):
                 factor = np.maximum(_COARSENING * np.cbrt(typical / density), 1.0)
+            above = np.cumsum(mass[::-1])[::-1]
+            factor[(above > _BULK) & (np.cumsum(mass) > _BULK**2)] = 1.0
             result.append(Widths(losses, factor, widest))
         return result
 
@@ -179,7 +185,9 @@ class Survey:
         at = int(np.argmin(np.abs(self.tilts - self.saddle.tilt)))
         return self._around(at, self._total(self.counts), escape, 1.0)[0]
 
-    def block_window(self, term: int, count: int, tilt: float, escape: float, tail: float) -> Window:
+    def block_window(
+        self, term: int, count: int, tilt: float, escape: float, tail: float
+    ) -> Window:
         """Return the window for ``count`` copies of one term at a given tilt."""
         counts = [0] * len(self.counts)
         counts[term] = count
@@ -188,11 +196,10 @@ class Survey:
 
     def _total(self, counts: Sequence[int]) -> Vector:
         pairs = zip(counts, self.cumulants, strict=True)
-        return np.sum([count * cumulant for count, cumulant in pairs], axis=0)
+        total: Vector = np.sum([count * cumulant for count, cumulant in pairs], axis=0)
+        return total
 
-    def _around(
-        self, at: int, total: Vector, escape: float, tail: float
-    ) -> tuple[Window, float]:
+    def _around(self, at: int, total: Vector, escape: float, tail: float) -> tuple[Window, float]:
         """Return the window at a ladder's tilt with the best Chernoff exponents, and its width."""
         margin = -math.log(escape)
         above, below = slice(at + 1, None), slice(None, at)

@@ -17,13 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
-from taut.accounting._lattice import ALIGNMENT, Lattice, round_cells
+from taut.accounting._finite import FinitePair
+from taut.accounting._lattice import ALIGNMENT, Lattice, lowest_node, round_cells
 from taut.accounting._pair import ROUNDING, Vector
 
 __all__ = ["TiltedSum", "Window", "compose"]
 
 Complex = NDArray[np.complex128]
 
+_TINY = 1e-60
+_ATOM = 0.02
 _NEGLIGIBLE = -80.0  # log magnitude below which a Fourier coefficient is dropped
 
 
@@ -201,34 +204,50 @@ class TiltedSum:
             decays.append(decay)
         return width, tails, decays
 
+    def as_lattice(self, factor: int, offset: float, *, upper: bool) -> Lattice:
+        """Return the sum as one loss on nodes ``factor`` times as far apart, valid at this tilt.
 
-    def as_lattice(self, factor: int, *, upper: bool) -> Lattice:
-        """Return the sum as one loss on every ``factor``-th node, valid at this tilt.
-
-        Undoing the tilt and rounding to the coarse nodes are
-        done together, one factor per coarse cell and one per place within it.
+        Undoing the tilt and rounding to the coarse nodes are done together, with one factor per
+        coarse cell and one per place within it. ``offset`` is one of the coarse nodes.
         """
-        count = -(-self.weights.size // factor)
-        table = np.zeros((count, factor))
-        table.ravel()[: self.weights.size] = np.maximum(self.weights, 0.0)
-        inside = np.arange(1, factor) * self.step
-        decay = np.exp(-self.tilt * inside)
         step = factor * self.step
-        lift = np.expm1(-inside) / math.expm1(-step)
-        coarse = self.first + step * np.arange(count)
-        scale = np.exp(np.minimum(self.log_scale - self.tilt * coarse, 700.0))
-        masses = round_cells(
-            step,
-            (table[:, 1:] @ decay) * scale,
-            (table[:, 1:] @ (decay * lift)) * scale,
-            np.append(table[:, 0] * scale, 0.0),
-            upper=upper,
-        )
+        # Places of the old nodes within a coarse cell: phase + j * old step.
+        ahead = (self.first - offset) / self.step
+        lead = math.floor(ahead + ALIGNMENT) % factor
+        phase = max(ahead - math.floor(ahead + ALIGNMENT), 0.0)
+        first = self.first - (lead + phase) * self.step
+        count = -(-(lead + self.weights.size) // factor)
+        table = np.zeros((count, factor))
+        table.ravel()[lead : lead + self.weights.size] = np.maximum(self.weights, 0.0)
+        place = (np.arange(factor) + phase) * self.step
+        coarse = first + step * np.arange(count)
+        table *= np.exp(np.minimum(self.log_scale - self.tilt * coarse, 700.0))[:, None]
+        table *= np.exp(-self.tilt * place)
+        on_edge = np.zeros(count + 1)
+        if phase < ALIGNMENT:
+            on_edge[:-1] = table[:, 0]
+            table[:, 0] = 0.0
+        raised = table @ (np.expm1(-place) / math.expm1(-step))
+        masses = round_cells(step, table.sum(axis=1), raised, on_edge, upper=upper)
         top = self.first + (self.weights.size - 1) * self.step
         above = self.escaped * math.exp(min(self.log_scale - self.tilt * top, 700.0))
         mass_inf = self.mass_inf + (above if upper else 0.0)
         misplaced = self.misplaced + self.noise * math.sqrt(self.weights.size)
-        return Lattice(step, self.first, np.arange(count + 1), masses, mass_inf, misplaced)
+        return Lattice(step, first, np.arange(count + 1), masses, mass_inf, misplaced)
+
+    def coarse_offset(self, factor: int) -> float:
+        """Return where coarse nodes waste least: it matters for sums that are nearly an atom."""
+        heaviest = int(np.argmax(self.weights))
+        if self.weights[heaviest] < _ATOM:
+            return self.first
+        low = max(heaviest - 2 * factor, 0)
+        weights = np.maximum(self.weights[low : heaviest + 25 * factor], _TINY)
+        losses = self.first + self.step * np.arange(low, low + weights.size)
+        start = int(np.argmax(np.cumsum(weights) > 1e-3 * weights.sum()))
+        losses, weights = losses[start:], weights[start:]
+        log_masses = np.log(weights) - self.tilt * (losses - losses[0])
+        local = FinitePair(tuple(losses.tolist()), tuple(log_masses.tolist()))
+        return lowest_node(local, factor * self.step, 0.0)
 
 
 def compose(terms: Sequence[tuple[Lattice, int]], window: Window) -> TiltedSum:
@@ -279,19 +298,18 @@ def _convolve(
 ) -> tuple[Vector, float]:
     """Return the tilted masses of the sum modulo ``size``, and a bound on their rounding error."""
     masses = [
-        np.exp(lattice.log_masses + tilt * lattice.losses - value)
+        _flush(np.exp(lattice.log_masses + tilt * lattice.losses - value))
         for (lattice, _), value in zip(terms, scale, strict=True)
     ]
     spectra = [
-        rfft(_wrap(lattice, part, size))
-        for (lattice, _), part in zip(terms, masses, strict=True)
+        rfft(_wrap(lattice, part, size)) for (lattice, _), part in zip(terms, masses, strict=True)
     ]
     counts = [count for _, count in terms]
     active = _active(spectra, counts)
-    logs = [np.log(part[active]) for part in spectra]
-    exponent = sum(count * log for count, log in zip(counts, logs, strict=True))
     spectrum = np.zeros(spectra[0].size, dtype=np.complex128)
-    spectrum[active] = np.exp(exponent)
+    spectrum[active] = math.prod(
+        (_power(part[active], count) for part, count in zip(spectra, counts, strict=True)), start=1
+    )
     weights = irfft(spectrum, size)
     # An FFT is off by ``unit`` in relative l2-norm; raising to a power multiplies that by the
     # count. What was dropped is below exp(_NEGLIGIBLE) everywhere.
@@ -302,7 +320,28 @@ def _convolve(
         for part, count in zip(masses, counts, strict=True)
     )
     noise += (unit + ROUNDING * sum(counts)) * norm + math.exp(_NEGLIGIBLE)
+    noise += sum(counts) * size * _TINY
     return weights, noise
+
+
+def _power(base: Complex, exponent: int) -> Complex:
+    """Return ``base`` to a positive integer power by squaring (complex logarithms are slow)."""
+    result: Complex | None = None
+    while True:
+        if exponent & 1:
+            result = base if result is None else result * base
+        exponent >>= 1
+        if not exponent:
+            break
+        base = base * base
+    assert result is not None  # the exponent is positive, so a bit was set
+    return result
+
+
+def _flush(values: Vector) -> Vector:
+    """Return ``values`` without those so small that arithmetic on them would crawl."""
+    values[values < _TINY] = 0.0
+    return values
 
 
 def _active(spectra: Sequence[Complex], counts: Sequence[int]) -> NDArray[np.int64]:
@@ -328,7 +367,7 @@ def _wrap(lattice: Lattice, values: Vector, size: int) -> Vector:
         wrapped = np.zeros(size)
         wrapped[position] = values
         return wrapped
-    return np.bincount(position % size, values, size)
+    return np.bincount(position % size, values, size).astype(np.float64)
 
 
 def _dot(counts: Sequence[int], values: Sequence[float]) -> float:
