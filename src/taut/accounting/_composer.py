@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from taut.accounting._bounds import Bounds
 from taut.accounting._lattice import Bracket, Placement, discretise, place
 from taut.accounting._pair import Pair
@@ -98,7 +100,13 @@ class LatticeEngine:
         copies = math.fsum(_Plan.of(n).cost for pair, n in self._terms if pair.continuous) or 1.0
         step = math.sqrt(2.2 * gap / (copies * (self._saddle.tilt + 1)))
         spread = math.sqrt(self._scout.spread(self._saddle.tilt))
-        return max(min(step, spread / 8), 32 * spread / _LARGEST_WINDOW)
+        return max(min(step, spread / 8), 32 * spread / _LARGEST_WINDOW, self._finest)
+
+    @property
+    def _finest(self) -> float:
+        """Return the step below which the whole range of the sum would not fit into a window."""
+        reach = math.fsum(n * float(np.ptp(pair.grid(self._tail, 2))) for pair, n in self._terms)
+        return reach / _LARGEST_WINDOW / math.sqrt(sum(n for _, n in self._terms))
 
     def _compose(self, window: Window, step: float) -> tuple[TiltedSum, TiltedSum]:
         """Return the sum rounded down and rounded up, on a lattice of about ``step``."""

@@ -61,7 +61,7 @@ class TiltedSum:
         log_scale: log E exp(c L) over finite losses.
         mass_inf: mass at infinite loss.
         noise: bound on the l2-norm of the rounding errors of the weights.
-        escaped: bound on the tilted mass above the window.
+        above: bound on the untilted mass above the window.
         misplaced: bound on the tilted mass that sits on a wrong node or does not exist.
         label_error: bound on the rounding error of the loss of a node.
         scale_error: bound on the relative rounding error of the scale.
@@ -74,17 +74,15 @@ class TiltedSum:
     log_scale: float
     mass_inf: float
     noise: float
-    escaped: float
+    above: float
     misplaced: float
     label_error: float
     scale_error: float
 
     def upper(self, node: int) -> float:
         """Return an upper bound on delta at the loss of ``node`` (counted from the first)."""
-        above = max(self.weights.size - 1 - node, 0) * self.step
-        extra = self._doubt + self.escaped * math.exp(-self.tilt * above)
-        value = (self._excess(node) + extra) * self._scale(node) * (1 + self.scale_error)
-        return min(self.mass_inf + value, 1.0)
+        value = (self._excess(node) + self._doubt) * self._scale(node) * (1 + self.scale_error)
+        return min(self.mass_inf + self.above + value, 1.0)
 
     def lower(self, node: int) -> float:
         """Return a lower bound on delta at the loss of ``node``."""
@@ -229,9 +227,7 @@ class TiltedSum:
             table[:, 0] = 0.0
         raised = table @ (np.expm1(-place) / math.expm1(-step))
         masses = round_cells(step, table.sum(axis=1), raised, on_edge, upper=upper)
-        top = self.first + (self.weights.size - 1) * self.step
-        above = self.escaped * math.exp(min(self.log_scale - self.tilt * top, 700.0))
-        mass_inf = self.mass_inf + (above if upper else 0.0)
+        mass_inf = self.mass_inf + (self.above if upper else 0.0)
         misplaced = self.misplaced + self.noise * math.sqrt(self.weights.size)
         return Lattice(step, first, np.arange(count + 1), masses, mass_inf, misplaced)
 
@@ -286,11 +282,17 @@ def compose(terms: Sequence[tuple[Lattice, int]], window: Window) -> TiltedSum:
         log_scale=total,
         mass_inf=-math.expm1(_dot(counts, [math.log1p(-t.mass_inf) for t, _ in terms])),
         noise=noise,
-        escaped=0.0 if complete else window.escape,
+        above=0.0 if complete else _mass_above(origin + last * step, window, total, total_high),
         misplaced=stray + (0.0 if complete else 2 * window.escape),
         label_error=ROUNDING * reach + ALIGNMENT * step * sum(counts),
         scale_error=8 * ROUNDING * _dot(counts, [1 + abs(value) for value in scale]),
     )
+
+
+def _mass_above(top: float, window: Window, total: float, total_high: float) -> float:
+    """Return the smaller of two Chernoff bounds on the untilted mass above ``top``."""
+    tilted = math.log(window.escape) + total - window.tilt * top
+    return math.exp(min(tilted, total_high - window.high * top, 0.0))
 
 
 def _convolve(
