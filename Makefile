@@ -48,11 +48,11 @@ $(BENCH_READY): pyproject.toml benchmarks/requirements.txt
 	@echo "Preparing $(BENCH_VENV) ..."
 	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
 	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) torch==2.13.0
-	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) -r benchmarks/requirements.txt -e .
+	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) -r benchmarks/requirements.txt -e '.[cli]'
 	@touch $@
 
-bench: $(BENCH_READY) ## Compare with other accountants
-	@$(BENCH_VENV)/bin/python benchmarks/accounting.py
+bench: $(BENCH_READY) ## Compare with other accountants (ARGS=--quick, ARGS=--help)
+	@$(BENCH_VENV)/bin/python benchmarks/accounting.py $(ARGS)
 
 clean: ## Remove everything that was built, the environments included
 	rm -rf $(VENV) $(BENCH_VENV) build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
