@@ -98,7 +98,7 @@ def versions() -> str:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="skip peers slower than two seconds")
-    parser.add_argument("--slow", action="store_true", help="include what takes half a minute or more")
+    parser.add_argument("--slow", action="store_true", help="include what takes over half a minute")
     parser.add_argument("--only", type=lambda text: text.split(","), help="names of tables")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables as a page")
