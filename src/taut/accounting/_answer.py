@@ -74,6 +74,15 @@ class HalfSum:
         """The largest finite loss."""
         return math.fsum(n * pair.max_loss for pair, n in self.terms)
 
+    def near_top(self, delta: float) -> float:
+        """Return a lower bound on epsilon from the event that every loss is the largest."""
+        if math.isinf(self.max_loss):
+            return 0.0
+        masses = [(pair.top_mass, n) for pair, n in self.terms]
+        log_mass = math.fsum(n * math.log(mass) if mass > 0 else -math.inf for mass, n in masses)
+        share = (delta - self.mass_inf) * math.exp(min(-log_mass, 700.0))
+        return max(self.max_loss * (1 - ROUNDING) + math.log1p(-share), 0.0) if share < 1 else 0.0
+
     @property
     def count(self) -> int:
         """How many losses are summed."""
@@ -162,6 +171,9 @@ class _EpsilonAt:
             return Answer(_invert(part.single, self._delta), part.half, Engine.EXACT)
         if self.ceiling <= 0:
             return Answer(Bounds(0.0, 0.0), part.half, Engine.CHERNOFF)
+        floor = part.near_top(self._delta)
+        if floor >= (1 - tolerance) * part.max_loss and part.attained == part:
+            return Answer(Bounds(floor, part.max_loss), part.half, Engine.LIMIT)
         (lower, upper), engine = self._compute(tolerance)
         if part.attained != part:
             lower = _EpsilonAt(part.attained, self._delta, tolerance).answer(tolerance).bounds.lower
@@ -174,7 +186,9 @@ class _EpsilonAt:
         if self._part.suits_contour:
             contour = Contour(self._part.terms, self._saddle, self._scout)
             if contour.certified:
-                return _invert_contour(contour, self._delta, self.ceiling), Engine.CONTOUR
+                bounds = _invert_contour(contour, self._delta, self.ceiling)
+                if bounds.gap <= tolerance * bounds.upper:
+                    return bounds, Engine.CONTOUR
         return self._engine().epsilon(self._delta, tolerance), Engine.LATTICE
 
     def stays_below(self, epsilon: float) -> bool:
@@ -210,7 +224,8 @@ def _invert(pair: Pair, delta: float) -> Bounds:
     slack = pair.profile_error
     upper = falls_below(profile, delta / (1 + slack), 1.0).upper
     lower = falls_below(profile, delta * (1 + 2 * slack), max(upper, 1e-6)).lower
-    return Bounds(lower, min(upper, pair.max_loss) if pair.mass_inf <= delta else upper)
+    # The losses themselves are rounded.
+    return Bounds(max(lower * (1 - ROUNDING) - ROUNDING, 0.0), upper * (1 + ROUNDING) + ROUNDING)
 
 
 def _invert_contour(contour: Contour, delta: float, guess: float) -> Bounds:
@@ -261,7 +276,8 @@ class _DeltaNear:
         """Return bounds for the pairs as they are."""
         if self.part.suits_contour:
             contour = Contour(self.part.terms, saddle, scout)
-            if contour.certified:
+            bounds = contour.delta(self._epsilon)
+            if contour.certified and bounds.gap <= tolerance * bounds.upper:
                 return contour.delta, Engine.CONTOUR
         sides = LatticeEngine(self.part.terms, scout, saddle, tail).curve(tolerance)
         return partial(_lattice_bounds, *sides), Engine.LATTICE

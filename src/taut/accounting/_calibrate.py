@@ -89,21 +89,22 @@ class _Search:
     delta: float
     accuracy: float
     integer: bool
+    found: Bounds | None = None
 
-    def excess(self, value: float) -> float:
+    def excess(self, value: float, tolerance: float = _ROUGH) -> float:
         """Return log(epsilon / budget) at ``value``: at most 0 if surely within the budget.
 
         Rough bounds decide most parameters; only those near the budget cost a sharp one.
         """
-        loss, tolerance = self.loss(value), _ROUGH
+        loss = self.loss(value)
         while True:
-            lower, upper = loss.epsilon_bounds(self.delta, tolerance)
-            if upper <= self.target or lower > self.target or tolerance <= self._sharp:
-                break
-            tolerance = max(tolerance / 10, self._sharp)
-        if upper <= self.target:
-            return math.log(upper / self.target) if upper > 0 else -math.inf
-        return max(math.log(max(lower, 1e-300) / self.target), 1e-15)
+            bounds = loss.epsilon_bounds(self.delta, tolerance)
+            if bounds.upper <= self.target:
+                self.found = bounds
+                return math.log(bounds.upper / self.target) if bounds.upper > 0 else -math.inf
+            if bounds.lower > self.target or tolerance <= self._sharp:
+                return max(math.log(max(bounds.lower, 1e-300) / self.target), 1e-15)
+            tolerance = max(tolerance / 30, self._sharp)
 
     @property
     def _sharp(self) -> float:
@@ -156,17 +157,20 @@ class _Search:
         """Close the bracket with the secant rule in logarithms, then certify the good end."""
         good, bad = sorted(ends, key=ends.__getitem__)
         at_good, at_bad = ends[good], ends[bad]
+        bounds: Bounds | None = None
         for _ in range(_ROUNDS):
             if self._closed(good, bad):
                 break
             middle = self._between(good, at_good, bad, at_bad)
-            value = self.excess(middle)
+            # The secant is wrong by a small share of the bracket; that is the accuracy needed.
+            value = self.excess(middle, min(max(0.02 * (at_bad - at_good), self._sharp), _ROUGH))
             if value <= 0:
-                good, at_good = middle, value
+                good, at_good, bounds = middle, value, self.found
             else:
                 bad, at_bad = middle, value
         loss = self.loss(good)
-        bounds = loss.epsilon_bounds(self.delta, self._sharp)
+        if bounds is None or bounds.gap > 1e-3 * bounds.upper:
+            bounds = loss.epsilon_bounds(self.delta, 1e-3)
         return Calibration(int(good) if self.integer else good, loss, bounds, self.delta)
 
     def _closed(self, good: float, bad: float) -> bool:

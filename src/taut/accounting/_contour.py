@@ -54,6 +54,7 @@ class Contour:
         self.certified = mu > 0 and all(pair.closed_form for pair, _ in terms)
         self._z, cumulants = self._line(terms, mu)
         self.certified &= self._z.size < _MAX_NODES
+        self.faded = float(cumulants[-1].real) - float(cumulants[0].real) < _FADED
         self._log_peak = float(cumulants[0].real)
         self._weights = np.exp(cumulants - self._log_peak) / (self._z * (self._z + 1))
         self._weights[0] /= 2

@@ -19,6 +19,9 @@ _QUADRATURE_REACH = 39.0  # beyond it the normal density is below the smallest f
 _QUADRATURE_STEP = 0.05
 _MAX_NODES = 2**20
 _LARGEST_EXPONENT = 600.0
+_NARROW = 0.5
+_RULE = np.polynomial.legendre.leggauss(6)
+_NODES, _WEIGHTS = (_RULE[0] + 1) / 2, _RULE[1] / 2  # on the unit interval
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,24 @@ class GaussianPair(Pair):
             shrink = np.exp(edges[:-1] - edges[1:])
             surplus = mass - _between(far, scaled, scale[:-1], shrink)
         error = ROUNDING * (mass + p_tail[:-1] + p_tail[1:] + scaled[:-1] + scaled[1:] * shrink)
-        return Cells(mass, q_mass, np.clip(surplus, 0.0, mass), error)
+        cells = Cells(mass, q_mass, np.clip(surplus, 0.0, mass), error)
+        with np.errstate(over="ignore"):
+            narrow = np.diff(x) * (1 + np.abs(x[:-1])) < _NARROW
+        if narrow.any():
+            self._integrate(x, narrow, cells)
+        return cells
+
+    def _integrate(self, x: Vector, narrow: NDArray[np.bool_], cells: Cells) -> None:
+        """Fill in ``narrow`` cells by Gauss's rule: differences of tails would lose digits."""
+        left, width = x[:-1][narrow], np.diff(x)[narrow]
+        inside = width[:, None] * _NODES
+        with np.errstate(over="ignore", under="ignore"):
+            p = _density(left[:, None] + inside) * (width[:, None] * _WEIGHTS)
+            q = _density(left[:, None] + inside + self.mu) * (width[:, None] * _WEIGHTS)
+        cells.mass[narrow] = p.sum(axis=1)
+        cells.q_mass[narrow] = q.sum(axis=1)
+        cells.surplus[narrow] = -(p * np.expm1(-self.mu * inside)).sum(axis=1)
+        cells.error[narrow] = 16 * ROUNDING * cells.surplus[narrow]
 
     def quadrature(self, tilt: float) -> Quadrature:
         """Return trapezoid nodes in x, which converge exponentially for the normal density."""

@@ -227,13 +227,14 @@ def _balanced_bottom(
         share = stays
         if share is None:
             share = 1 - _lift(parts.mass - parts.raised, parts.raised, parts.width)[1]
-        # E exp(-L) of a cell, from its split between the edges.
-        u = (parts.mass - parts.raised) * np.exp(-edges[:-1]) + parts.raised * np.exp(-edges[1:])
+        # E exp(node - L) of a cell, from its split between the edges.
+        decay = np.exp(np.minimum(node - edges, 700.0))
+        u = (parts.mass - parts.raised) * decay[:-1] + parts.raised * decay[1:]
         p = parts.on_edge[0] + parts.mass[0] + parts.on_edge[1] + share * parts.mass[1]
-        q = parts.on_edge[:2] @ np.exp(-edges[:2]) + u[0] + share * u[1]
+        q = parts.on_edge[:2] @ decay[:2] + u[0] + share * u[1]
         if not (p > 0 and q > 0):
             break
-        last, node = node, max(math.log(p / q), bottom)
+        last, node = node, max(node + math.log(p / q), bottom)
         if abs(node - last) < 1e-4 * step:
             break
     return node

@@ -21,6 +21,8 @@ __all__ = ["ROUNDING", "Atoms", "Cells", "Pair", "Quadrature", "Vector", "cumula
 
 Vector = NDArray[np.float64]
 
+_SMALLEST = 1e-300
+
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 """Relative error allowed for one evaluation of a special function and one subtraction."""
 
@@ -94,6 +96,14 @@ class Pair(ABC):
     def attained(self) -> Pair:
         """A pair that some release of the kind really has; differs where a maximum dominates."""
         return self
+
+    @property
+    def top_mass(self) -> float:
+        """P-probability of the largest finite loss itself."""
+        losses, masses = self.atoms(_SMALLEST)
+        if losses.size and losses[-1] >= self.max_loss:
+            return float(masses[-1])
+        return 0.0
 
     @property
     @abstractmethod

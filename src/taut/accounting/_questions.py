@@ -127,4 +127,10 @@ def _known(method: str) -> str:
 
 def _contour(part: HalfSum, saddle: Callable[[Scout], Saddle]) -> Contour:
     scout = Scout(part.terms, 1e-60)
-    return Contour(part.terms, saddle(scout), scout)
+    contour = Contour(part.terms, saddle(scout), scout)
+    if not contour.faded:
+        raise ValueError(
+            "the contour integral does not fade for this sum (too few or too rare losses); "
+            "use epsilon_bounds or delta_bounds, which are certified as well"
+        )
+    return contour

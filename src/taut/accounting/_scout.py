@@ -23,7 +23,7 @@ _NODES = 512
 _COARSE = np.geomspace(1e-4, 1e4, 49)
 _FINE = np.linspace(-1.0, 1.0, 13)
 _TILTS = np.array([0.25, 0.35, 0.5, 0.65, 0.8, 1.0])  # candidates, as shares of the saddle's tilt
-_LADDER = np.geomspace(0.0501, 64.0, 24)  # exponents for Chernoff's bound, likewise
+_LADDER = np.geomspace(0.0501, 2e3, 27)  # exponents for Chernoff's bound, likewise
 _NOISE_ROOM = 1e8
 _ESCAPE = 1e-3
 _COARSENING = 0.25
@@ -130,8 +130,8 @@ class Scout:
             mass = (weight[:-1] + weight[1:]) / 2
             density = mass / np.diff(losses)
             typical = float(mass @ density)
-            with np.errstate(divide="ignore"):
-                factor = np.maximum(_COARSENING * np.cbrt(typical / density), 1.0)
+            with np.errstate(divide="ignore", over="ignore"):
+                factor = np.clip(_COARSENING * np.cbrt(typical / density), 1.0, 2.0**30)
             above = np.cumsum(mass[::-1])[::-1]
             factor[(above > _BULK) & (np.cumsum(mass) > _BULK**2)] = 1.0
             result.append(Widths(losses, factor, widest))

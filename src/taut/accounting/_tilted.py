@@ -114,7 +114,8 @@ class TiltedSum:
         The search goes down from ``below``; far down, rounding would swallow the answer. Minus
         infinity means that nothing could be certified.
         """
-        high = min(math.floor((below - self.first) / self.step) + 1, self.weights.size)
+        top = self.first + self.weights.size * self.step
+        high = math.floor((min(below, top) - self.first) / self.step) + 1
         reach = 1
         while high - reach >= -1 and self.lower(high - reach) <= delta:
             reach *= 2
