@@ -1,0 +1,348 @@
+"""Certified means certified: lower <= truth <= upper against closed forms, and a narrow bracket."""
+
+import math
+from fractions import Fraction
+from functools import partial
+
+import mpmath as mp
+import pytest
+from accounting import oracles
+from accounting.engines import (
+    OpaqueGaussian,
+    answer_delta,
+    answer_epsilon,
+    check_delta,
+    check_epsilon,
+)
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import taut
+from taut.accounting._answer import Engine
+from taut.accounting._finite import binary_pair
+from taut.accounting._gaussian import GaussianPair
+
+DELTAS = [1e-1, 1e-2, 1e-4, 1e-6, 1e-9, 1e-12, 1e-16, 1e-20, 1e-30]
+TOLERANCES = [1e-3, 1e-5]
+
+# (mu, count) of each kind of Gaussian in the sum; one to a million copies, epsilon 0.01 to 1e6.
+GAUSSIAN_SUMS = {
+    "one": [(1.0, 1)],
+    "two": [(0.3, 2)],
+    "ten loud": [(2.0, 10)],
+    "hundred": [(0.1, 100)],
+    "thousand": [(0.02, 1_000)],
+    "mixed": [(0.5, 3), (0.05, 200), (0.001, 5_000)],
+    "ten thousand": [(0.03, 10_000)],
+    "million faint": [(1e-5, 1_000_000)],
+    "million": [(0.002, 1_000_000)],
+    "million loud": [(0.1, 1_000_000)],
+}
+
+
+@pytest.fixture(params=GAUSSIAN_SUMS.values(), ids=GAUSSIAN_SUMS.keys())
+def gaussians(request):
+    return request.param
+
+
+class TestGaussianSums:
+    @pytest.mark.parametrize("delta", DELTAS)
+    def test_merged(self, gaussians, delta):
+        loss = sum(n * taut.gaussian(1.0, mu) for mu, n in gaussians)
+        truth = partial(oracles.gaussian_delta, oracles.gaussian_sum_mu(gaussians))
+        check_epsilon(loss.epsilon_bounds(delta, 1e-9), delta, truth, 1e-9)
+
+    @pytest.mark.parametrize("tolerance", TOLERANCES)
+    @pytest.mark.parametrize("delta", DELTAS)
+    def test_lattice(self, gaussians, delta, tolerance):
+        if sum(n for _, n in gaussians) == 1:
+            gaussians = [(mu / math.sqrt(2), 2 * n) for mu, n in gaussians]
+        terms = [(OpaqueGaussian(mu), n) for mu, n in gaussians]
+        truth = partial(oracles.gaussian_delta, oracles.gaussian_sum_mu(gaussians))
+        answer = answer_epsilon(terms, delta, tolerance)
+        assert answer.engine in (Engine.LATTICE, Engine.CHERNOFF)
+        check_epsilon(answer.bounds, delta, truth, tolerance)
+
+    @pytest.mark.parametrize("delta", DELTAS)
+    def test_contour(self, gaussians, delta):
+        if sum(n for _, n in gaussians) == 1:
+            gaussians = [(mu / math.sqrt(2), 2 * n) for mu, n in gaussians]
+        terms = [(GaussianPair(mu), n) for mu, n in gaussians]
+        truth = partial(oracles.gaussian_delta, oracles.gaussian_sum_mu(gaussians))
+        answer = answer_epsilon(terms, delta, 1e-5)
+        assert answer.engine in (Engine.CONTOUR, Engine.CHERNOFF)
+        check_epsilon(answer.bounds, delta, truth, 1e-5)
+
+    @pytest.mark.parametrize("pair", [OpaqueGaussian, GaussianPair])
+    @pytest.mark.parametrize("share", [0.0, 0.3, 1.0, 1.5])
+    def test_delta(self, gaussians, share, pair):
+        mu = oracles.gaussian_sum_mu(gaussians)
+        epsilon = float(share * (mu**2 / 2 + 3 * mu))
+        truth = oracles.gaussian_delta(mu, epsilon)
+        terms = [(pair(m / math.sqrt(2)), 2 * n) for m, n in gaussians]
+        mu = oracles.gaussian_sum_mu([(p.mu, n) for p, n in terms])
+        truth = oracles.gaussian_delta(mu, epsilon)
+        for tolerance in TOLERANCES:
+            check_delta(answer_delta(terms, epsilon, tolerance).bounds, truth, tolerance)
+
+
+class TestRandomizedResponse:
+    @pytest.mark.parametrize(
+        ("p", "count"),
+        [(0.75, 1), (0.75, 2), (0.9, 10), (0.52, 100), (0.51, 10_000), (0.5005, 1_000_000)],
+    )
+    @pytest.mark.parametrize("delta", DELTAS)
+    def test_epsilon(self, p, count, delta):
+        bounds = (count * taut.randomized_response(p)).epsilon_bounds(delta)
+        check_epsilon(bounds, delta, partial(oracles.randomized_response_delta, p, count))
+
+    @pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-10])
+    @pytest.mark.parametrize(("single", "failure", "count"), [(0.1, 1e-12, 50), (1.0, 1e-4, 7)])
+    def test_with_failure(self, single, failure, count, delta):
+        loss = count * taut.approximate(single, failure)
+        if delta < 1 - (1 - failure) ** count:
+            assert loss.epsilon_bounds(delta) == (math.inf, math.inf)
+            return
+        truth = partial(oracles.failing_response_delta, single, failure, count)
+        check_epsilon(loss.epsilon_bounds(delta), delta, truth)
+
+    @pytest.mark.parametrize("delta", DELTAS)
+    @pytest.mark.parametrize("tolerance", TOLERANCES)
+    @pytest.mark.parametrize(
+        ("sigma", "gaussians", "p", "responses"),
+        [(5.0, 50, 0.52, 50), (1.0, 1, 0.9, 3), (30.0, 1_000_000, 0.6, 20), (3.0, 1, 0.5001, 200)],
+    )
+    def test_with_gaussians(self, sigma, gaussians, p, responses, delta, tolerance):
+        loss = gaussians * taut.gaussian(sigma) + responses * taut.randomized_response(p)
+        mu = oracles.gaussian_sum_mu([(1 / sigma, gaussians)])
+        truth = partial(oracles.gaussian_and_response_delta, mu, p, responses)
+        check_epsilon(loss.epsilon_bounds(delta, tolerance), delta, truth, tolerance)
+
+    @pytest.mark.parametrize("delta", DELTAS)
+    def test_with_gaussians_on_the_lattice(self, delta):
+        terms = [(OpaqueGaussian(0.25), 16), (binary_pair(math.log(0.6 / 0.4)), 20)]
+        truth = partial(oracles.gaussian_and_response_delta, mp.mpf(1), 0.6, 20)
+        answer = answer_epsilon(terms, delta, 1e-3)
+        # binary_pair takes the rounded log-odds, hence the oracle's p is off by one part in 1e16.
+        check_epsilon(answer.bounds, delta, truth, 1e-3, oracle_error=1e-13)
+
+
+class TestDiscreteGaussian:
+    @pytest.mark.parametrize(
+        ("sigma", "shift", "count"),
+        [(2.0, 1, 1), (2.0, 1, 10), (0.5, 1, 10), (5.0, 3, 20), (2.0, 1, 1_000), (20.0, 1, 100)],
+    )
+    @pytest.mark.parametrize("delta", [1e-1, 1e-5, 1e-12, 1e-30])
+    def test_epsilon(self, sigma, shift, count, delta):
+        bounds = (count * taut.discrete_gaussian(sigma, shift)).epsilon_bounds(delta)
+        truth = partial(oracles.discrete_gaussian_delta, sigma, shift, count)
+        check_epsilon(bounds, delta, truth)
+
+    @pytest.mark.parametrize("delta", [1e-1, 1e-10, 1e-30])
+    def test_a_million(self, delta):
+        bounds = (1_000_000 * taut.discrete_gaussian(10.0)).epsilon_bounds(delta)
+        check_epsilon(bounds, delta, partial(oracles.discrete_gaussian_delta, 10.0, 1, 1_000_000))
+
+
+class TestLaplaceSums:
+    @pytest.mark.parametrize("tolerance", TOLERANCES)
+    @pytest.mark.parametrize("delta", DELTAS)
+    @pytest.mark.parametrize(("scale", "count"), [(1.0, 1), (0.5, 2), (2.0, 3), (10.0, 12)])
+    def test_epsilon(self, scale, count, delta, tolerance):
+        bounds = (count * taut.laplace(scale)).epsilon_bounds(delta, tolerance)
+        truth = partial(oracles.laplace_sum_delta, scale, count)
+        check_epsilon(bounds, delta, truth, tolerance)
+
+    @pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0, 5.5])
+    def test_delta(self, epsilon):
+        truth = oracles.laplace_sum_delta(2.0, 12, epsilon)
+        for tolerance in TOLERANCES:
+            bounds = (12 * taut.laplace(2.0)).delta_bounds(epsilon, tolerance)
+            check_delta(bounds, truth, tolerance)
+
+
+# --- two releases of any kind: E over the first loss of the second profile -----------------------
+
+
+def _normal(x):
+    return mp.exp(-(x**2) / 2) / mp.sqrt(2 * mp.pi)
+
+
+def _law_of_laplace(scale):
+    reach = 1 / mp.mpf(scale)
+    return oracles.Law(
+        lambda x: mp.exp((x - reach) / 2) / 4,
+        lambda x: x,
+        [-reach, reach],
+        [(reach, mp.mpf(1) / 2), (-reach, mp.exp(-reach) / 2)],
+    )
+
+
+def _law_of_sampled_gaussian(mu, rate, half):
+    """P without the record is N(0, 1), Q with it is N(mu, 1)."""
+    mu, rate = mp.mpf(mu), mp.mpf(rate)
+    pieces = [-14, -6, -2, 0, mu / 2, mu, mu + 2, mu + 6, mu + 14]
+
+    def ratio(x):  # mixture / base
+        return 1 - rate + rate * mp.exp(mu * x - mu**2 / 2)
+
+    if half == "add":
+        return oracles.Law(_normal, lambda x: -mp.log(ratio(x)), pieces)
+    return oracles.Law(lambda x: _normal(x) * ratio(x), lambda x: mp.log(ratio(x)), pieces)
+
+
+def _sampled_gaussian_profile(mu, rate, half):
+    base = partial(oracles.gaussian_delta, mu)
+    return oracles.sampled_delta(base, base, rate, half)
+
+
+class TestTwoReleases:
+    @pytest.mark.parametrize("half", ["add", "remove"])
+    @pytest.mark.parametrize(("sigma", "rate"), [(1.0, 0.1), (0.5, 0.01), (2.0, 0.5)])
+    def test_sampled_gaussian(self, sigma, rate, half):
+        loss = 2 * taut.gaussian(sigma, adjacency=half).poisson(rate)
+        law = _law_of_sampled_gaussian(1 / mp.mpf(sigma), rate, half)
+        profile = _sampled_gaussian_profile(1 / mp.mpf(sigma), rate, half)
+        for share in (0.02, 0.5, 0.9):
+            epsilon = share * loss.epsilon(1e-9)
+            truth = oracles.composed_delta(law, profile, epsilon)
+            check_delta(loss.delta_bounds(epsilon), truth, oracle_error=1e-9)
+            check_delta(loss.delta_bounds(epsilon, 1e-5), truth, 1e-5, oracle_error=1e-9)
+
+    def test_laplace_and_exponential(self):
+        loss = taut.laplace(2.0) + taut.exponential(0.8)
+        profile = partial(oracles.exponential_delta, 0.8)
+        law = _law_of_laplace(2.0)
+        for epsilon in (0.0, 0.3, 0.8, 1.2):
+            law.pieces = sorted({*law.pieces, *(max(min(epsilon + e, 0.5), -0.5) for e in (-0.8, 0.8))})
+            truth = oracles.composed_delta(law, profile, epsilon)
+            check_delta(loss.delta_bounds(epsilon), truth, oracle_error=1e-12)
+
+    @pytest.mark.parametrize("half", ["add", "remove"])
+    def test_variances(self, half):
+        loss = taut.laplace(2.0, adjacency=half) + taut.variance_pair(1.0, 1.3, adjacency=half)
+        sigmas = (1.0, 1.3) if half == "add" else (1.3, 1.0)
+        profile = partial(oracles.variance_delta, *sigmas)
+        kink = mp.log(mp.mpf(sigmas[1]) / mp.mpf(sigmas[0]))
+        for epsilon in (0.0, 0.2, 0.5):
+            law = _law_of_laplace(2.0)
+            cut = max(min(epsilon - kink, mp.mpf(1) / 2), -mp.mpf(1) / 2)
+            law.pieces = [-mp.mpf(1) / 2, cut, mp.mpf(1) / 2]
+            truth = oracles.composed_delta(law, profile, epsilon)
+            check_delta(loss.delta_bounds(epsilon), truth, oracle_error=1e-9)
+
+    def test_stability_release(self):
+        loss = taut.stability_release(1.0, 1e-3) + taut.laplace(1.0)
+        failure = mp.mpf(1e-3) / 2
+        reach = 1 + 2 * mp.log(1 - failure)
+
+        def profile(epsilon):
+            return failure + (1 - failure) * oracles.laplace_delta(1 / reach, epsilon)
+
+        for epsilon in (0.0, 0.7, 1.5):
+            law = _law_of_laplace(1.0)
+            law.pieces = [-1, max(min(epsilon - reach, 1), -1), 1]
+            truth = oracles.composed_delta(law, profile, epsilon)
+            check_delta(loss.delta_bounds(epsilon), truth, oracle_error=1e-12)
+
+
+# --- finitely many outcomes, by enumeration ------------------------------------------------------
+
+_PARTS = 64
+
+
+@st.composite
+def distributions(draw, size):
+    """Return masses k/64, zeros included: exact in floating point."""
+    cuts = sorted(draw(st.lists(st.integers(0, _PARTS), min_size=size - 1, max_size=size - 1)))
+    edges = [0, *cuts, _PARTS]
+    return [Fraction(b - a, _PARTS) for a, b in zip(edges, edges[1:], strict=False)]
+
+
+@st.composite
+def finite_pairs(draw):
+    size = draw(st.integers(2, 4))
+    return draw(distributions(size)), draw(distributions(size))
+
+
+def _floats(masses):
+    return [float(mass) for mass in masses]
+
+
+deltas = st.floats(math.log(1e-30), math.log(0.9)).map(math.exp)
+HALVES = st.sampled_from(["add", "remove"])
+SURE = ([Fraction(1), Fraction(0)], [Fraction(1, 2), Fraction(1, 2)])
+
+
+def _check_finite(bounds, delta, pairs):
+    """Compare with the enumeration; where the infinite mass exceeds delta so must the answer."""
+    mass_inf = oracles.finite_delta(pairs, 500.0)
+    if mass_inf > delta:
+        assert bounds == (math.inf, math.inf)
+    else:
+        # Masses are exact, so are products; log and exp of the losses are not.
+        check_epsilon(bounds, delta, partial(oracles.finite_delta, pairs), oracle_error=1e-14)
+
+
+class TestFinitePairs:
+    @given(pair=finite_pairs(), count=st.integers(1, 4), half=HALVES, delta=deltas)
+    @example(pair=SURE, count=1, half="remove", delta=0.6)
+    @example(pair=SURE, count=1, half="remove", delta=0.5)
+    @example(pair=SURE, count=2, half="remove", delta=0.75)
+    @example(pair=SURE, count=3, half="add", delta=0.01)
+    def test_repeated(self, pair, count, half, delta):
+        p, q = pair
+        loss = count * taut.finite(_floats(p), _floats(q), adjacency=half)
+        ordered = (p, q) if half == "add" else (q, p)
+        _check_finite(loss.epsilon_bounds(delta), delta, [ordered] * count)
+
+    @given(first=finite_pairs(), second=finite_pairs(), delta=deltas, tolerance=st.sampled_from(TOLERANCES))
+    def test_two_kinds_in_both_directions(self, first, second, delta, tolerance):
+        loss = sum(n * taut.finite(*map(_floats, pair)) for pair, n in ((first, 2), (second, 1)))
+        pairs = [first, first, second]
+        bounds = loss.epsilon_bounds(delta, tolerance)
+        reversed_pairs = [(q, p) for p, q in pairs]
+        worst_inf = max(oracles.finite_delta(order, 500.0) for order in (pairs, reversed_pairs))
+        if worst_inf > delta:
+            assert bounds == (math.inf, math.inf)
+            return
+
+        def truth(epsilon):
+            return max(oracles.finite_delta(order, epsilon) for order in (pairs, reversed_pairs))
+
+        check_epsilon(bounds, delta, truth, tolerance, oracle_error=1e-14)
+
+    @given(pair=finite_pairs(), count=st.integers(1, 4), epsilon=st.floats(0, 6))
+    @example(pair=SURE, count=2, epsilon=math.log(4))
+    def test_delta(self, pair, count, epsilon):
+        loss = count * taut.finite(*map(_floats, pair), adjacency="add")
+        truth = oracles.finite_delta([pair] * count, epsilon)
+        check_delta(loss.delta_bounds(epsilon), truth, oracle_error=1e-13)
+
+    @given(
+        pair=finite_pairs(),
+        rate=st.integers(1, 31).map(lambda k: Fraction(k, 32)),
+        count=st.integers(1, 4),
+        half=HALVES,
+        delta=deltas,
+    )
+    @example(pair=SURE, rate=Fraction(1, 8), count=2, half="remove", delta=1e-3)
+    @example(pair=SURE, rate=Fraction(1, 8), count=2, half="add", delta=1e-3)
+    def test_poisson_sampled(self, pair, rate, count, half, delta):
+        loss = taut.finite(*map(_floats, pair), adjacency=half).poisson(float(rate))
+        sampled = oracles.mixed(*pair, rate, half)
+        _check_finite((count * loss).epsilon_bounds(delta), delta, [sampled] * count)
+
+    @pytest.mark.parametrize("offset", [4e-10, -4e-10])
+    def test_an_atom_a_hair_off_the_lattice_is_not_moved(self, offset):
+        # Three almost equispaced losses; the middle one is off by less than a billionth of a step.
+        q = [0.3, 0.3, 0.4]
+        p = [q[0] * math.exp(-0.5), q[1] * math.exp(offset), q[2] * math.exp(0.5)]
+        p = [mass / math.fsum(p) for mass in p]
+        pair = [Fraction(mass) for mass in p], [Fraction(mass) for mass in q]
+        loss = 4 * taut.finite(p, q, adjacency="add")
+        for delta in (1e-1, 1e-2, 1e-3):
+            truth = partial(oracles.finite_delta, [pair] * 4)
+            check_epsilon(loss.epsilon_bounds(delta, 1e-9), delta, truth, 1e-9, oracle_error=1e-14)
+
+
