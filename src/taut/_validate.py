@@ -95,7 +95,10 @@ def _only(argument: dict[str, object]) -> tuple[str, object]:
 def _real(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a real number, got {name}={value!r}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be within the range of floats, got a larger one") from None
 
 
 def _integral(name: str, value: object) -> int:

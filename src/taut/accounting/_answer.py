@@ -34,6 +34,7 @@ __all__ = [
     "merge_gaussians",
 ]
 
+_SMALLEST = 1e-300  # below it floating point loses relative precision
 _TAIL = 1e-3  # share of delta, times the tolerance, that cut tails may add
 
 
@@ -173,7 +174,8 @@ class _EpsilonAt:
             return Answer(Bounds(0.0, 0.0), part.half, Engine.CHERNOFF)
         floor = part.near_top(self._delta)
         if floor >= (1 - tolerance) * part.max_loss and part.attained == part:
-            return Answer(Bounds(floor, part.max_loss), part.half, Engine.LIMIT)
+            upper = part.max_loss * (1 + ROUNDING)
+            return Answer(Bounds(floor, upper), part.half, Engine.LIMIT)
         (lower, upper), engine = self._compute(tolerance)
         if part.attained != part:
             lower = _EpsilonAt(part.attained, self._delta, tolerance).answer(tolerance).bounds.lower
@@ -224,6 +226,8 @@ def _invert(pair: Pair, delta: float) -> Bounds:
     slack = pair.profile_error
     upper = falls_below(profile, delta / (1 + slack), 1.0).upper
     lower = falls_below(profile, delta * (1 + 2 * slack), max(upper, 1e-6)).lower
+    if upper == 0:
+        return Bounds(0.0, 0.0)
     # The losses themselves are rounded.
     return Bounds(max(lower * (1 - ROUNDING) - ROUNDING, 0.0), upper * (1 + ROUNDING) + ROUNDING)
 
@@ -248,20 +252,22 @@ class _DeltaNear:
         self.part = part
         self._epsilon = epsilon
         self._limit = not part.terms or epsilon >= part.max_loss or part.mass_inf == 1
-        self._saddle: Saddle | None = None
+        self._single = part.single
         self.ceiling = part.mass_inf
-        if not self._limit:
-            self._saddle = Scout(part.terms, 1e-30).at_epsilon(epsilon)
-            self.ceiling += math.exp(max(self._saddle.log_delta, -700.0))
+        if self._single is not None:
+            self.ceiling = 1.0
+        elif not self._limit:
+            self._log_delta = Scout(part.terms, 1e-30).at_epsilon(epsilon).log_delta
+            self.ceiling += math.exp(max(self._log_delta, -700.0))
 
     def curve(self, tolerance: float) -> tuple[Curve, Engine]:
         """Return certified bounds on delta as a function, sharp near epsilon."""
         part = self.part
-        if self._saddle is None:
+        if self._limit:
             return lambda _: Bounds(part.mass_inf, part.mass_inf), Engine.LIMIT
-        if part.single is not None:
-            return _exact_curve(part.single), Engine.EXACT
-        tail = _tail(math.exp(max(self._saddle.log_delta, -600.0)), 1e-4 * tolerance, part.count)
+        if self._single is not None:
+            return partial(_exact_bounds, self._single), Engine.EXACT
+        tail = _tail(math.exp(max(self._log_delta, -600.0)), 1e-4 * tolerance, part.count)
         scout = Scout(part.terms, tail)
         saddle = scout.at_epsilon(self._epsilon)
         curve, engine = self._compute(scout, saddle, tail, tolerance)
@@ -298,14 +304,13 @@ def _mixed_bounds(floor: Curve, curve: Curve, scout: Scout, mass_inf: float, at:
     return Bounds(floor(at).lower, min(curve(at).upper, proven))
 
 
-def _exact_curve(pair: Pair) -> Curve:
+def _exact_bounds(pair: Pair, at: float) -> Bounds:
+    """Return the profile of a single loss with its rounding error; it may underflow."""
+    value = float(pair.profile(np.array([at]))[0])
+    if at < pair.max_loss and value < _SMALLEST:
+        return Bounds(0.0, _SMALLEST)
     slack = pair.profile_error
-
-    def bounds(at: float) -> Bounds:
-        value = float(pair.profile(np.array([at]))[0])
-        return Bounds(max(value * (1 - slack), 0.0), min(value * (1 + slack), 1.0))
-
-    return bounds
+    return Bounds(max(value * (1 - slack), 0.0), min(value * (1 + slack), 1.0))
 
 
 def _tail(delta: float, tolerance: float, count: int) -> float:

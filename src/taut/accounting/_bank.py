@@ -259,10 +259,13 @@ def _one(release: Primitive, adjacency: Adjacency | str) -> PrivacyLoss:
 
 def _masses(**argument: ArrayLike) -> tuple[float, ...]:
     ((name, value),) = argument.items()
-    masses = np.asarray(value, dtype=float)
-    if masses.ndim != 1 or masses.size == 0:
+    try:
+        masses = np.asarray(value)
+    except ValueError:  # nested lists of unequal length
+        masses = np.empty(0)
+    if masses.ndim != 1 or masses.size == 0 or masses.dtype.kind not in "fiu":
         raise ValueError(f"{name} must be a non-empty vector of probabilities, got {value!r}")
-    return tuple(masses.tolist())
+    return tuple(masses.astype(float).tolist())
 
 
 def _profile_grid(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taut.accounting._bounds import Bounds
-from taut.accounting._lattice import Bracket, Placement, discretise, place
+from taut.accounting._lattice import Bracket, Placement, atoms_lattice, discretise, place
 from taut.accounting._pair import Pair
 from taut.accounting._scout import Saddle, Scout
 from taut.accounting._tilted import TiltedSum, Window, compose
@@ -37,6 +37,9 @@ class LatticeEngine:
         self._saddle = saddle
         self._tail = tail
         self._survey = scout.survey(saddle)
+        self._plans = [
+            _Plan.of(count, exact=atoms_lattice(pair, tail) is not None) for pair, count in terms
+        ]
         self._widths = scout.widths(saddle.tilt, _WIDEST / saddle.tilt)
 
     def epsilon(self, delta: float, tolerance: float) -> Bounds:
@@ -97,7 +100,7 @@ class LatticeEngine:
         Splitting a cell adds step^2/6 of variance to a loss and merging takes up to step^2/3, each
         copy: together count * (tilt + 1) * step^2 / 4 in epsilon.
         """
-        copies = math.fsum(_Plan.of(n).cost for pair, n in self._terms if pair.continuous) or 1.0
+        copies = math.fsum(plan.cost for plan in self._plans) or 1.0
         step = math.sqrt(2.2 * gap / (copies * (self._saddle.tilt + 1)))
         spread = math.sqrt(self._scout.spread(self._saddle.tilt))
         return max(min(step, spread / 8), 32 * spread / _LARGEST_WINDOW, self._finest)
@@ -110,7 +113,7 @@ class LatticeEngine:
 
     def _compose(self, window: Window, step: float) -> tuple[TiltedSum, TiltedSum]:
         """Return the sum rounded down and rounded up, on a lattice of about ``step``."""
-        plans = [_Plan.of(count) for _, count in self._terms]
+        plans = self._plans
         placements = [
             place(pair, step / plan.fineness, self._tail)
             for (pair, _), plan in zip(self._terms, plans, strict=True)
@@ -155,15 +158,16 @@ class _Plan(NamedTuple):
     copies: int
     blocks: int
     rest: int
+    exact: bool
 
     @classmethod
-    def of(cls, count: int) -> _Plan:
-        """Return equal blocks for many copies, none (all direct) for few."""
-        if count <= _MANY:
-            return cls(1, 0, count)
+    def of(cls, count: int, *, exact: bool) -> _Plan:
+        """Return equal blocks for many copies, none (all direct) for few or exact ones."""
+        if exact or count <= _MANY:
+            return cls(1, 0, count, exact)
         near = count // _BLOCKS
         copies = next((k for k in range(near, near // 2, -1) if count % k == 0), near)
-        return cls(copies, count // copies, count % copies)
+        return cls(copies, count // copies, count % copies, exact)
 
     @property
     def fineness(self) -> int:
@@ -173,4 +177,6 @@ class _Plan(NamedTuple):
     @property
     def cost(self) -> float:
         """Copies that would be as inaccurate, done directly."""
+        if self.exact:
+            return 0.0
         return self.blocks * (1 + self.copies / self.fineness**2) + self.rest / self.fineness**2

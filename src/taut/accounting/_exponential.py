@@ -76,7 +76,8 @@ class ExponentialPair(Pair):
             mass = 2 * scale * np.expm1(width / 2)
             q_mass = 2 * np.exp(self.log_density - low / 2) * -np.expm1(-width / 2)
             outside = np.minimum(edges[:-1] - low, 0.0)
-            surplus = 8 * scale * np.sinh(width / 4) ** 2 - np.exp(low) * np.expm1(outside) * q_mass
+            below = 2 * scale * -np.expm1(-width / 2)  # exp(low) q_mass
+            surplus = 8 * scale * np.sinh(width / 4) ** 2 - np.expm1(outside) * below
         return Cells(mass, q_mass, np.minimum(surplus, mass), ROUNDING * surplus)
 
     def quadrature(self, tilt: float) -> Quadrature:

@@ -21,6 +21,8 @@ _MAX_NODES = 2**20
 _LARGEST_EXPONENT = 600.0
 _NARROW = 0.5
 _RULE = np.polynomial.legendre.leggauss(6)
+_FINE_RULE = np.polynomial.legendre.leggauss(24)
+_FINE_NODES, _FINE_WEIGHTS = (_FINE_RULE[0] + 1) / 2, _FINE_RULE[1] / 2
 _NODES, _WEIGHTS = (_RULE[0] + 1) / 2, _RULE[1] / 2  # on the unit interval
 
 
@@ -130,7 +132,7 @@ class VariancePair(Pair):
     @property
     def profile_error(self) -> float:  # type: ignore[override]
         """The two terms of the profile cancel for nearly equal variances."""
-        return ROUNDING * (1024 + 64 / abs(1 - (self.sigma_q / self.sigma_p) ** 2))
+        return ROUNDING * (4096 + 1024 / abs(1 - (self.sigma_q / self.sigma_p) ** 2))
 
     @property
     def _peak(self) -> float:
@@ -151,7 +153,19 @@ class VariancePair(Pair):
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             p, q = (self._above(x, sigma) for sigma in (self.sigma_p, self.sigma_q))
             cost = np.where(q > 0, np.exp(epsilon) * q, 0.0)
-            return np.maximum(np.maximum(p - cost, -np.expm1(epsilon)), 0.0)
+            value = np.maximum(np.maximum(p - cost, -np.expm1(epsilon)), 0.0)
+        if self.sigma_p < self.sigma_q:
+            near = (self._curvature * x**2 < 1) & (epsilon < self._peak)
+            value = np.where(near, self._near_peak(x), value)
+        return value
+
+    def _near_peak(self, x: Vector) -> Vector:
+        """Return the integral of p (1 - exp(e - L)) over |y| < x, free of cancellation."""
+        y = x[..., None] * _FINE_NODES
+        gain = -np.expm1(-self._curvature * (x[..., None] ** 2 - y**2))
+        density = _density(y / self.sigma_p) / self.sigma_p
+        value: Vector = 2 * x * (density * gain * _FINE_WEIGHTS).sum(axis=-1)
+        return value
 
     def grid(self, tail: float, size: int) -> Vector:
         """Return losses equispaced in x."""

@@ -29,6 +29,7 @@ __all__ = [
     "Lattice",
     "Placement",
     "Widths",
+    "atoms_lattice",
     "discretise",
     "lowest_node",
     "place",
@@ -176,8 +177,8 @@ def place(pair: Pair, step: float, tail: float) -> Placement:
     so the lowest node goes where the lowest mass averages out.
     """
     losses, masses = pair.atoms(tail)
-    through = _equispaced(losses)
-    if not pair.continuous and through is not None and through.step > step / 2:
+    through = atoms_lattice(pair, tail)
+    if through is not None and through.step > step / 2:
         return Placement(through.step / max(math.ceil(through.step / step), 1), through.offset)
     if losses.size == 0 or losses.size > 3:
         return Placement(step, lowest_node(pair, step, tail))
@@ -190,9 +191,10 @@ def place(pair: Pair, step: float, tail: float) -> Placement:
     return Placement(step, offset)
 
 
-def _equispaced(losses: Vector) -> Placement | None:
-    """Return the lattice through sorted ``losses``, if there is one."""
-    if losses.size == 0:
+def atoms_lattice(pair: Pair, tail: float) -> Placement | None:
+    """Return the lattice that represents ``pair`` exactly: equispaced atoms and nothing else."""
+    losses, _ = pair.atoms(tail)
+    if pair.continuous or losses.size == 0:
         return None
     if losses.size == 1:
         return Placement(1.0, float(losses[0]))

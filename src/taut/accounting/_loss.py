@@ -13,6 +13,7 @@ from taut.accounting._adjacency import Adjacency, Half, as_adjacency, halves
 from taut.accounting._answer import HalfSum, delta_bounds, epsilon_bounds, merge_gaussians
 from taut.accounting._bounds import Bounds
 from taut.accounting._explain import Explanation, explain
+from taut.accounting._pair import ROUNDING
 from taut.accounting._primitives import Primitive
 from taut.accounting._questions import (
     cumulant_of_sum,
@@ -247,7 +248,7 @@ class PrivacyLoss:
         if t == 0:
             return 1.0
         swapped = delta_bounds(self._sums(swap=True), -math.log(t), 1e-3).bounds.upper
-        return min(1 - t + t * swapped, 1.0)
+        return min((1 - t + t * swapped) * (1 + ROUNDING), 1.0)
 
     def tradeoff(self, fpr: float) -> float:
         """Return a certified lower bound on an attacker's miss rate at false-positive rate ``fpr``.

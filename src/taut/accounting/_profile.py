@@ -86,4 +86,4 @@ def symmetric_knots(pair: Pair, swapped: Pair) -> Knots:
     share = gap[cross] / (gap[cross] - gap[cross + 1])
     extra = np.log(t[cross] + share * (t[cross + 1] - t[cross]))
     nodes = np.union1d(nodes, extra)
-    return Knots(nodes, np.maximum(pair.profile(nodes), swapped.profile(nodes)))
+    return convex_knots(nodes, np.maximum(pair.profile(nodes), swapped.profile(nodes)))
