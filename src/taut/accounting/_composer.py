@@ -101,7 +101,7 @@ class LatticeEngine:
         copy: together count * (tilt + 1) * step^2 / 4 in epsilon.
         """
         copies = math.fsum(plan.cost for plan in self._plans) or 1.0
-        step = math.sqrt(2.2 * gap / (copies * (self._saddle.tilt + 1)))
+        step = math.sqrt(1.8 * gap / (copies * (self._saddle.tilt + 1)))
         spread = math.sqrt(self._scout.spread(self._saddle.tilt))
         return max(min(step, spread / 8), 32 * spread / _LARGEST_WINDOW, self._finest)
 

@@ -37,8 +37,9 @@ __all__ = [
     "upper_masses",
 ]
 
-_BOTTOM_ROUNDS = 8
-_BOTTOM_CELLS = np.arange(25.0)
+_BOTTOM_ROUNDS = 4
+_BOTTOM_ACCURACY = 1e-3
+_BOTTOM_CELLS = np.arange(8.0)
 _BALANCE_ROUNDS = 4
 _FEW_NODES = 16_384
 ALIGNMENT = 1e-10
@@ -205,49 +206,36 @@ def atoms_lattice(pair: Pair, tail: float) -> Placement | None:
 
 
 def lowest_node(pair: Pair, step: float, tail: float) -> float:
-    """Return the lowest node that wastes least of two candidates.
+    """Return a node at which all that rounding down leaves there averages out.
 
-    Where the mass thins out fast above the bottom nearly all of the first cell stays at its lower
-    edge; where it thickens, about half does.
+    That is everything below, and the part of the cell above that is not merged upwards.
     """
     bottom = float(pair.grid(tail, 2)[0])
-    candidates = [_balanced_bottom(pair, step, tail, bottom, share) for share in (None, 0.5)]
-    return min(candidates, key=lambda node: _waste(pair, step, tail, bottom, node))
-
-
-def _balanced_bottom(
-    pair: Pair, step: float, tail: float, bottom: float, stays: float | None
-) -> float:
-    """Return a node at which everything below and a share of the cell above average out.
-
-    The share is ``stays``, or if that is None what merging will leave there.
-    """
     node = bottom + step
     for _ in range(_BOTTOM_ROUNDS):
-        edges = np.append(min(bottom, node) - step, node + step * _BOTTOM_CELLS[:8])
-        parts = _parts(pair, edges, tail)
-        share = stays
-        if share is None:
-            share = 1 - _lift(parts.mass - parts.raised, parts.raised, parts.width)[1]
-        # E exp(node - L) of a cell, from its split between the edges.
-        decay = np.exp(np.minimum(node - edges, 700.0))
-        u = (parts.mass - parts.raised) * decay[:-1] + parts.raised * decay[1:]
-        p = parts.on_edge[0] + parts.mass[0] + parts.on_edge[1] + share * parts.mass[1]
-        q = parts.on_edge[:2] @ decay[:2] + u[0] + share * u[1]
-        if not (p > 0 and q > 0):
-            break
-        last, node = node, max(node + math.log(p / q), bottom)
-        if abs(node - last) < 1e-4 * step:
-            break
+        once = _average_at(pair, step, tail, bottom, node)
+        twice = _average_at(pair, step, tail, bottom, once)
+        bend = twice - 2 * once + node
+        if abs(twice - once) < _BOTTOM_ACCURACY * step or bend == 0:
+            return twice
+        # Aitken's extrapolation of a sequence that converges geometrically.
+        node = min(max(node - (once - node) ** 2 / bend, bottom), bottom + 8 * step)
     return node
 
 
-def _waste(pair: Pair, step: float, tail: float, bottom: float, node: float) -> float:
-    """Return by how much the lowest cells differ, in mean loss, rounded up and rounded down."""
-    first = math.floor((bottom - node) / step - ALIGNMENT)
-    edges = node + step * (first + _BOTTOM_CELLS)
+def _average_at(pair: Pair, step: float, tail: float, bottom: float, node: float) -> float:
+    """Return the loss at which the mass that stays at ``node`` averages out."""
+    edges = np.append(min(bottom, node) - step, node + step * _BOTTOM_CELLS)
     parts = _parts(pair, edges, tail)
-    return float((_upper(parts, 0.0) - _lower(parts)) @ edges)
+    stays = 1 - float(_lift(parts.mass - parts.raised, parts.raised, parts.width)[1])
+    # E exp(node - L) of a cell, from its split between the edges.
+    decay = np.exp(np.minimum(node - edges, 700.0))
+    u = (parts.mass - parts.raised) * decay[:-1] + parts.raised * decay[1:]
+    p = float(parts.on_edge[0] + parts.mass[0] + parts.on_edge[1] + stays * parts.mass[1])
+    q = float(parts.on_edge[:2] @ decay[:2] + u[0] + stays * u[1])
+    if not (p > 0 and q > 0):
+        return node
+    return max(node + math.log(p / q), bottom)
 
 
 def upper_masses(pair: Pair, edges: Vector, tail: float) -> Vector:

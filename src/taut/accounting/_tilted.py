@@ -195,7 +195,7 @@ class TiltedSum:
         tails, decays = [], []
         for rate in (self.tilt, self.tilt + 1):
             decay = np.exp(-rate * self.step * np.arange(width + 1))
-            sums = (table @ decay[:width]).tolist()
+            sums = (table * decay[:width]).sum(axis=1).tolist()
             tail = [0.0] * (count + 1)
             for i in range(count - 1, -1, -1):
                 tail[i] = sums[i] + float(decay[width]) * tail[i + 1]
@@ -226,7 +226,7 @@ class TiltedSum:
         if phase < ALIGNMENT:
             on_edge[:-1] = table[:, 0]
             table[:, 0] = 0.0
-        raised = table @ (np.expm1(-place) / math.expm1(-step))
+        raised = (table * (np.expm1(-place) / math.expm1(-step))).sum(axis=1)
         masses = round_cells(step, table.sum(axis=1), raised, on_edge, upper=upper)
         mass_inf = self.mass_inf + (self.above if upper else 0.0)
         misplaced = self.misplaced + self.noise * math.sqrt(self.weights.size)
@@ -317,11 +317,8 @@ def _convolve(
     # An FFT is off by ``unit`` in relative l2-norm; raising to a power multiplies that by the
     # count. What was dropped is below exp(_NEGLIGIBLE) everywhere.
     unit = ROUNDING * math.log2(size)
-    norm = float(np.linalg.norm(weights))
-    noise = sum(
-        count * unit * float(np.linalg.norm(part))
-        for part, count in zip(masses, counts, strict=True)
-    )
+    norm = _norm(weights)
+    noise = sum(count * unit * _norm(part) for part, count in zip(masses, counts, strict=True))
     noise += (unit + ROUNDING * sum(counts)) * norm + math.exp(_NEGLIGIBLE)
     noise += sum(counts) * size * _TINY
     return weights, noise
@@ -339,6 +336,11 @@ def _power(base: Complex, exponent: int) -> Complex:
         base = base * base
     assert result is not None  # the exponent is positive, so a bit was set
     return result
+
+
+def _norm(values: Vector) -> float:
+    """Return the l2-norm; linear algebra libraries would wake up all cores for it."""
+    return math.sqrt(float(np.square(values).sum()))
 
 
 def _flush(values: Vector) -> Vector:
