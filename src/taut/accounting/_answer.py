@@ -22,7 +22,7 @@ from taut.accounting._contour import Contour
 from taut.accounting._gaussian import GaussianPair
 from taut.accounting._pair import ROUNDING, Pair
 from taut.accounting._scout import Saddle, Scout
-from taut.accounting._tilted import TiltedSum
+from taut.accounting._tilted import TiltedSum, WindowTooWide
 
 __all__ = [
     "Answer",
@@ -285,7 +285,10 @@ class _DeltaNear:
             bounds = contour.delta(self._epsilon)
             if contour.certified and bounds.gap <= tolerance * bounds.upper:
                 return contour.delta, Engine.CONTOUR
-        sides = LatticeEngine(self.part.terms, scout, saddle, tail).curve(tolerance)
+        try:
+            sides = LatticeEngine(self.part.terms, scout, saddle, tail).curve(tolerance)
+        except WindowTooWide:
+            return partial(_chernoff_bounds, scout, self.part.mass_inf), Engine.CHERNOFF
         return partial(_lattice_bounds, *sides), Engine.LATTICE
 
 
@@ -298,9 +301,14 @@ def _lattice_bounds(lower: TiltedSum, upper: TiltedSum, at: float) -> Bounds:
     return Bounds(lower.delta_lower(at), upper.delta_upper(at))
 
 
+def _chernoff_bounds(scout: Scout, mass_inf: float, at: float) -> Bounds:
+    proven = math.exp(scout.at_epsilon(at).log_delta)
+    return Bounds(mass_inf, min(mass_inf + proven, 1.0))
+
+
 def _mixed_bounds(floor: Curve, curve: Curve, scout: Scout, mass_inf: float, at: float) -> Bounds:
     """Return the lower bound of what is attained, and the smaller of two upper bounds."""
-    proven = mass_inf + math.exp(scout.at_epsilon(at).log_delta)
+    proven = _chernoff_bounds(scout, mass_inf, at).upper
     return Bounds(floor(at).lower, min(curve(at).upper, proven))
 
 

@@ -12,7 +12,7 @@ from taut.accounting._bounds import Bounds
 from taut.accounting._lattice import Bracket, Placement, atoms_lattice, discretise, place
 from taut.accounting._pair import Pair
 from taut.accounting._scout import Saddle, Scout
-from taut.accounting._tilted import TiltedSum, Window, compose
+from taut.accounting._tilted import TiltedSum, Window, WindowTooWide, compose
 
 __all__ = ["LatticeEngine"]
 
@@ -52,18 +52,27 @@ class LatticeEngine:
 
         start = Bounds(0.0, max(self._saddle.epsilon, 0.0))
         step = self._first_step(tolerance * max(self._saddle.epsilon, 1e-12))
-        return self._refine(step, tolerance, start, bounds)[0]
+        try:
+            return self._refine(step, tolerance, start, bounds)[0]
+        except WindowTooWide:
+            return start
 
     def stays_below(self, delta: float, epsilon: float) -> bool:
         """Return whether a rough look proves that epsilon(delta) is at most ``epsilon``."""
         step = self._first_step(_ROUGH * max(self._saddle.epsilon, 1e-12))
-        _, upper = self._compose(self._survey.window(_ROUGH), step)
+        try:
+            _, upper = self._compose(self._survey.window(_ROUGH), step)
+        except WindowTooWide:
+            return False
         return upper.epsilon_upper(delta) <= epsilon
 
     def curve(self, tolerance: float) -> tuple[TiltedSum, TiltedSum]:
         """Return the sum rounded down and up, with a relative gap of delta at the saddle.
 
         Both answer at every epsilon, soundly, and sharply near the saddle.
+
+        Raises:
+            WindowTooWide: if memory would not suffice at any reasonable step.
         """
         epsilon = self._saddle.epsilon
 
@@ -82,17 +91,32 @@ class LatticeEngine:
         best: Bounds,
         bounds: Callable[[TiltedSum, TiltedSum], Bounds],
     ) -> tuple[Bounds, TiltedSum, TiltedSum]:
-        """Shrink the step until ``bounds`` are within ``tolerance``: the gap falls with step^2."""
+        """Shrink the step until ``bounds`` are within ``tolerance``: the gap falls with step^2.
+
+        Rounding noise or memory can end the refinement earlier; the bounds hold all the same.
+        """
         window = self._survey.window(tolerance)
+        stalls = 0
+        sides: tuple[TiltedSum, TiltedSum] | None = None
         for _ in range(_ROUNDS):
-            lower, upper = self._compose(window, step)
+            try:
+                lower, upper = self._compose(window, step)
+            except WindowTooWide:
+                if sides is None:
+                    step *= 4
+                    continue
+                break
+            sides = lower, upper
             found = bounds(lower, upper)
+            stalls += found.gap > 0.9 * best.gap
             best = Bounds(max(best.lower, found.lower), min(best.upper, found.upper))
-            if best.gap <= tolerance * best.upper or upper.weights.size > _LARGEST_WINDOW / 4:
+            if best.gap <= tolerance * best.upper or stalls == 3:
                 break
             shrink = math.sqrt(tolerance * best.upper / found.gap) if found.gap > 0 else 0.5
-            step *= min(max(0.85 * shrink, 0.05), 0.7)
-        return best, lower, upper
+            step *= min(max(0.85 * shrink, 0.1), 0.7)
+        if sides is None:
+            raise WindowTooWide("at every step tried")
+        return best, *sides
 
     def _first_step(self, gap: float) -> float:
         """Return the step whose bracket should be ``gap`` wide in epsilon.

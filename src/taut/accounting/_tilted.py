@@ -21,13 +21,18 @@ from taut.accounting._finite import FinitePair
 from taut.accounting._lattice import ALIGNMENT, Lattice, lowest_node, round_cells
 from taut.accounting._pair import ROUNDING, Vector
 
-__all__ = ["TiltedSum", "Window", "compose"]
+__all__ = ["TiltedSum", "Window", "WindowTooWide", "compose"]
 
 Complex = NDArray[np.complex128]
 
 _TINY = 1e-60
 _ATOM = 0.02
+_LARGEST = 2**23  # nodes of a window
 _NEGLIGIBLE = -80.0  # log magnitude below which a Fourier coefficient is dropped
+
+
+class WindowTooWide(Exception):
+    """A window needs more nodes than memory should hold."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +222,11 @@ class TiltedSum:
         first = self.first - (lead + phase) * self.step
         count = -(-(lead + self.weights.size) // factor)
         table = np.zeros((count, factor))
-        table.ravel()[lead : lead + self.weights.size] = np.maximum(self.weights, 0.0)
+        # Weights that may be nothing but noise would blow up under the exponents of a tail bound.
+        floor = 4 * self.noise / math.sqrt(self.weights.size)
+        table.ravel()[lead : lead + self.weights.size] = np.where(
+            self.weights > floor, self.weights, 0.0
+        )
         place = (np.arange(factor) + phase) * self.step
         coarse = first + step * np.arange(count)
         table *= np.exp(np.minimum(self.log_scale - self.tilt * coarse, 700.0))[:, None]
@@ -229,7 +238,7 @@ class TiltedSum:
         raised = (table * (np.expm1(-place) / math.expm1(-step))).sum(axis=1)
         masses = round_cells(step, table.sum(axis=1), raised, on_edge, upper=upper)
         mass_inf = self.mass_inf + (self.above if upper else 0.0)
-        misplaced = self.misplaced + self.noise * math.sqrt(self.weights.size)
+        misplaced = self.misplaced + 5 * self.noise * math.sqrt(self.weights.size)
         return Lattice(step, first, np.arange(count + 1), masses, mass_inf, misplaced)
 
     def coarse_offset(self, factor: int) -> float:
@@ -270,30 +279,32 @@ def compose(terms: Sequence[tuple[Lattice, int]], window: Window) -> TiltedSum:
     most = sum(count * int(lattice.index[-1]) for lattice, count in terms)
     first = max(math.floor((bottom - origin) / step), least)
     last = min(math.ceil((top - origin) / step), most)
-    complete = first == least and last == most
+    if last - first > _LARGEST:
+        raise WindowTooWide(f"{last - first} nodes")
     size = next_fast_len(max(last - first + 1, 2), real=True)
+    # Chernoff's bounds on what lies outside, tilted and not.
+    low_end, high_end = origin + first * step, origin + last * step
+    tilted_above = total_high - total - (window.high - window.tilt) * high_end
+    tilted_below = total_low - total + (window.tilt - window.low) * low_end
+    over = total_high - window.high * high_end
     weights, noise = _convolve(terms, window.tilt, scale, size)
     stray = _dot(counts, [lattice.misplaced for lattice, _ in terms])
     reach = _dot(counts, [float(np.abs(lattice.losses[[0, -1]]).max()) for lattice, _ in terms])
     return TiltedSum(
         step=step,
-        first=origin + first * step,
+        first=low_end,
         weights=np.roll(weights, -((first - least) % size)),
         tilt=window.tilt,
         log_scale=total,
         mass_inf=-math.expm1(_dot(counts, [math.log1p(-t.mass_inf) for t, _ in terms])),
         noise=noise,
-        above=0.0 if complete else _mass_above(origin + last * step, window, total, total_high),
-        misplaced=stray + (0.0 if complete else 2 * window.escape),
+        above=0.0 if last == most else math.exp(min(over, 0.0)),
+        misplaced=stray
+        + (0.0 if last == most else math.exp(min(tilted_above, 0.0)))
+        + (0.0 if first == least else math.exp(min(tilted_below, 0.0))),
         label_error=ROUNDING * reach + ALIGNMENT * step * sum(counts),
         scale_error=8 * ROUNDING * _dot(counts, [1 + abs(value) for value in scale]),
     )
-
-
-def _mass_above(top: float, window: Window, total: float, total_high: float) -> float:
-    """Return the smaller of two Chernoff bounds on the untilted mass above ``top``."""
-    tilted = math.log(window.escape) + total - window.tilt * top
-    return math.exp(min(tilted, total_high - window.high * top, 0.0))
 
 
 def _convolve(
