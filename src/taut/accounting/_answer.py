@@ -19,10 +19,12 @@ from taut.accounting._adjacency import Half
 from taut.accounting._bounds import Bounds, falls_below
 from taut.accounting._composer import LatticeEngine
 from taut.accounting._contour import Contour
+from taut.accounting._finite import FinitePair
 from taut.accounting._gaussian import GaussianPair
+from taut.accounting._lattice import TooManyNodes
 from taut.accounting._pair import ROUNDING, Pair
 from taut.accounting._scout import Saddle, Scout
-from taut.accounting._tilted import TiltedSum, WindowTooWide
+from taut.accounting._tilted import TiltedSum
 
 __all__ = [
     "Answer",
@@ -108,11 +110,30 @@ class HalfSum:
 
 
 def merge_gaussians(half: Half, terms: Sequence[tuple[Pair, int]]) -> HalfSum:
-    """Return the sum with all Gaussian losses replaced by one, exactly."""
+    """Return the sum with all Gaussian losses merged into one, and all constant ones, exactly."""
     mu = math.sqrt(math.fsum(n * pair.gaussian_mu**2 for pair, n in terms))
-    rest = [(pair, n) for pair, n in terms if not pair.gaussian_mu and not _is_null(pair)]
     merged: list[tuple[Pair, int]] = [(GaussianPair(mu), 1)] if mu else []
-    return HalfSum(half, tuple(merged + rest))
+    certain: list[tuple[FinitePair, int]] = []
+    for pair, n in terms:
+        if isinstance(pair, FinitePair) and len(pair.losses) <= 1:
+            certain.append((pair, n))
+        elif not pair.gaussian_mu and not _is_null(pair):
+            merged.append((pair, n))
+    if any(not _is_null(pair) for pair, _ in certain):
+        merged.append((_sum_of_certain(certain), 1))
+    return HalfSum(half, tuple(merged))
+
+
+def _sum_of_certain(terms: Sequence[tuple[FinitePair, int]]) -> FinitePair:
+    """Return the sum of losses that have at most one finite value."""
+    if any(not pair.losses for pair, _ in terms):
+        return FinitePair((), (), 1.0, 1.0)
+    return FinitePair(
+        (math.fsum(n * pair.losses[0] for pair, n in terms),),
+        (math.fsum(n * pair.log_masses[0] for pair, n in terms),),
+        -math.expm1(math.fsum(n * math.log1p(-pair.mass_inf) for pair, n in terms)),
+        -math.expm1(math.fsum(n * math.log1p(-pair.mass_minus_inf) for pair, n in terms)),
+    )
 
 
 def epsilon_bounds(sums: Sequence[HalfSum], delta: float, tolerance: float) -> Answer:
@@ -161,7 +182,7 @@ class _EpsilonAt:
             self._tail = _tail(delta - part.mass_inf, tolerance, part.count)
             self._scout = Scout(part.terms, self._tail)
             self._saddle = self._scout.at_delta(delta - part.mass_inf)
-            self.ceiling = min(self._saddle.epsilon, part.max_loss)
+            self.ceiling = min(self._saddle.epsilon, part.max_loss * (1 + ROUNDING))
 
     def answer(self, tolerance: float) -> Answer:
         """Return certified bounds."""
@@ -177,6 +198,7 @@ class _EpsilonAt:
             upper = part.max_loss * (1 + ROUNDING)
             return Answer(Bounds(floor, upper), part.half, Engine.LIMIT)
         (lower, upper), engine = self._compute(tolerance)
+        lower = max(lower, floor)
         if part.attained != part:
             lower = _EpsilonAt(part.attained, self._delta, tolerance).answer(tolerance).bounds.lower
         if upper >= self.ceiling:
@@ -213,7 +235,7 @@ def _limit_epsilon(part: HalfSum, delta: float) -> float | None:
     if part.mass_inf > delta * (1 + ROUNDING):
         return math.inf
     if delta - part.mass_inf <= ROUNDING * delta:
-        return part.max_loss
+        return part.max_loss * (1 + ROUNDING) if part.count > 1 else part.max_loss
     return None
 
 
@@ -287,7 +309,7 @@ class _DeltaNear:
                 return contour.delta, Engine.CONTOUR
         try:
             sides = LatticeEngine(self.part.terms, scout, saddle, tail).curve(tolerance)
-        except WindowTooWide:
+        except TooManyNodes:
             return partial(_chernoff_bounds, scout, self.part.mass_inf), Engine.CHERNOFF
         return partial(_lattice_bounds, *sides), Engine.LATTICE
 
@@ -314,11 +336,12 @@ def _mixed_bounds(floor: Curve, curve: Curve, scout: Scout, mass_inf: float, at:
 
 def _exact_bounds(pair: Pair, at: float) -> Bounds:
     """Return the profile of a single loss with its rounding error; it may underflow."""
-    value = float(pair.profile(np.array([at]))[0])
-    if at < pair.max_loss and value < _SMALLEST:
+    hair = ROUNDING * (1 + abs(at))
+    upper, lower = (float(value) for value in pair.profile(np.array([at - hair, at + hair])))
+    if at < pair.max_loss and upper < _SMALLEST:
         return Bounds(0.0, _SMALLEST)
     slack = pair.profile_error
-    return Bounds(max(value * (1 - slack), 0.0), min(value * (1 + slack), 1.0))
+    return Bounds(max(lower * (1 - slack), 0.0), min(upper * (1 + slack), 1.0))
 
 
 def _tail(delta: float, tolerance: float, count: int) -> float:

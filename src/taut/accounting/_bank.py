@@ -245,7 +245,9 @@ def from_profile(
         mirrored = -np.expm1(-at) + np.exp(-at) * deltas
         at, deltas = np.concatenate([at, -at]), np.concatenate([deltas, mirrored])
     knots = convex_knots(at, deltas)
-    return _one(Profile(tuple(knots.epsilons.tolist()), tuple(knots.deltas.tolist())), relation)
+    direction = str(relation) if relation in (Adjacency.ADD, Adjacency.REMOVE) else None
+    release = Profile(tuple(knots.epsilons.tolist()), tuple(knots.deltas.tolist()), direction)
+    return _one(release, relation)
 
 
 def zero(*, adjacency: Adjacency | str = "add_remove") -> PrivacyLoss:

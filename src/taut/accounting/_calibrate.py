@@ -76,6 +76,10 @@ def calibrate(
     target = _validate.positive(epsilon=epsilon)
     level = _validate.below_one(delta=delta)
     accuracy = _validate.positive(tolerance=tolerance)
+    if accuracy < 1e-8:
+        raise ValueError(f"tolerance must be at least 1e-8, got tolerance={tolerance!r}")
+    if bracket is not None and (not isinstance(bracket, tuple | list) or len(bracket) != 2):
+        raise ValueError(f"bracket must be a pair (low, high), got bracket={bracket!r}")
     search = _Search(make_loss, target, level, accuracy, integer)
     return search.refine(search.bracket(bracket))
 
@@ -137,7 +141,12 @@ class _Search:
     def _expand(self) -> dict[float, float]:
         """Return two neighbours on a doubling ladder from 1 between which the budget is crossed."""
         low, high = 1.0, 2.0
-        at_low, at_high = self.excess(low), self.excess(high)
+        at_low = self.excess(low)
+        try:
+            at_high = self.excess(high)
+        except ValueError:  # 1 is the end of the domain, as it is for a rate
+            low, high, at_high = 0.5, low, at_low
+            at_low = self.excess(low)
         falling = at_low > at_high
         while (at_low > 0) == (at_high > 0):
             try:

@@ -9,10 +9,17 @@ from typing import NamedTuple
 import numpy as np
 
 from taut.accounting._bounds import Bounds
-from taut.accounting._lattice import Bracket, Placement, atoms_lattice, discretise, place
+from taut.accounting._lattice import (
+    Bracket,
+    Placement,
+    TooManyNodes,
+    atoms_lattice,
+    discretise,
+    place,
+)
 from taut.accounting._pair import Pair
 from taut.accounting._scout import Saddle, Scout
-from taut.accounting._tilted import TiltedSum, Window, WindowTooWide, compose
+from taut.accounting._tilted import TiltedSum, Window, compose
 
 __all__ = ["LatticeEngine"]
 
@@ -54,7 +61,7 @@ class LatticeEngine:
         step = self._first_step(tolerance * max(self._saddle.epsilon, 1e-12))
         try:
             return self._refine(step, tolerance, start, bounds)[0]
-        except WindowTooWide:
+        except TooManyNodes:
             return start
 
     def stays_below(self, delta: float, epsilon: float) -> bool:
@@ -62,7 +69,7 @@ class LatticeEngine:
         step = self._first_step(_ROUGH * max(self._saddle.epsilon, 1e-12))
         try:
             _, upper = self._compose(self._survey.window(_ROUGH), step)
-        except WindowTooWide:
+        except TooManyNodes:
             return False
         return upper.epsilon_upper(delta) <= epsilon
 
@@ -72,7 +79,7 @@ class LatticeEngine:
         Both answer at every epsilon, soundly, and sharply near the saddle.
 
         Raises:
-            WindowTooWide: if memory would not suffice at any reasonable step.
+            TooManyNodes: if memory would not suffice at any reasonable step.
         """
         epsilon = self._saddle.epsilon
 
@@ -101,7 +108,7 @@ class LatticeEngine:
         for _ in range(_ROUNDS):
             try:
                 lower, upper = self._compose(window, step)
-            except WindowTooWide:
+            except TooManyNodes:
                 if sides is None:
                     step *= 4
                     continue
@@ -115,7 +122,7 @@ class LatticeEngine:
             shrink = math.sqrt(tolerance * best.upper / found.gap) if found.gap > 0 else 0.5
             step *= min(max(0.85 * shrink, 0.1), 0.7)
         if sides is None:
-            raise WindowTooWide("at every step tried")
+            raise TooManyNodes("at every step tried")
         return best, *sides
 
     def _first_step(self, gap: float) -> float:
@@ -124,6 +131,8 @@ class LatticeEngine:
         Splitting a cell adds step^2/6 of variance to a loss and merging takes up to step^2/3, each
         copy: together count * (tilt + 1) * step^2 / 4 in epsilon.
         """
+        if len(self._plans) == 1 and self._plans[0].exact:
+            return math.inf  # the loss's own lattice
         copies = math.fsum(plan.cost for plan in self._plans) or 1.0
         step = math.sqrt(1.8 * gap / (copies * (self._saddle.tilt + 1)))
         spread = math.sqrt(self._scout.spread(self._saddle.tilt))

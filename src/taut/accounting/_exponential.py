@@ -64,7 +64,7 @@ class ExponentialPair(Pair):
         if not self.atom:
             return super().atoms(tail)
         masses = np.array([self.atom * math.exp(-self.reach), self.atom])
-        return Atoms(np.array([-self.reach, self.reach]), masses)
+        return Atoms(np.array([-self.reach, self.reach]), masses, masses[::-1])
 
     def cells(self, edges: Vector) -> Cells:
         """Return masses and surplus in closed form, free of cancellation."""

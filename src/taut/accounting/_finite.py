@@ -37,6 +37,16 @@ class FinitePair(Pair):
     mass_minus_inf: float = 0.0
     continuous = False
 
+    def swapped(self) -> FinitePair:
+        """Return the pair (Q, P)."""
+        losses, log_masses = self._arrays
+        return FinitePair(
+            tuple((-losses[::-1]).tolist()),
+            tuple((log_masses - losses)[::-1].tolist()),
+            self.mass_minus_inf,
+            self.mass_inf,
+        )
+
     @property
     def closed_form(self) -> bool:  # type: ignore[override]
         """A sum over few outcomes counts as a closed form."""
@@ -68,7 +78,7 @@ class FinitePair(Pair):
     def atoms(self, tail: float) -> Atoms:
         """Return every finite outcome."""
         losses, log_masses = self._arrays
-        return Atoms(losses, np.exp(log_masses))
+        return Atoms(losses, np.exp(log_masses), np.exp(log_masses - losses))
 
     def quadrature(self, tilt: float) -> Quadrature:
         """Return the outcomes."""
@@ -167,11 +177,13 @@ class DiscreteGaussianPair(Pair):
                 f"discrete_gaussian needs {2 * reach + self.shift:.0f} outcomes at "
                 f"sigma={self.sigma}; divide sigma and sensitivity by a common unit"
             )
-        x = np.arange(reach, -reach - self.shift - 1, -1)
-        weight = np.exp(-0.5 * (x / self.sigma) ** 2)
+        # Both distributions, centred at 0 and at the shift, with their tails.
+        x = np.arange(reach + self.shift, -reach - 1, -1)
+        weight, q_weight = (
+            np.exp(-0.5 * ((x - centre) / self.sigma) ** 2) for centre in (0, self.shift)
+        )
         losses = self.shift * (self.shift - 2 * x) / (2 * self.sigma**2)
-        # Q-tails count as well, hence the longer left side; P there may underflow to zero.
-        return Atoms(losses, weight / weight.sum())
+        return Atoms(losses, weight / weight.sum(), q_weight / q_weight.sum())
 
 
 @dataclass(frozen=True)
@@ -216,8 +228,8 @@ class FailingPair(Pair):
 
     def atoms(self, tail: float) -> Atoms:
         """Return the atoms of the base, scaled."""
-        losses, masses = self.base.atoms(tail)
-        return Atoms(losses, (1 - self.mass_inf) * masses)
+        losses, masses, q_masses = self.base.atoms(tail)
+        return Atoms(losses, (1 - self.mass_inf) * masses, (1 - self.mass_inf) * q_masses)
 
     def cells(self, edges: Vector) -> Cells:
         """Return the cells of the base, scaled."""

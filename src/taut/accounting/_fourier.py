@@ -1,19 +1,22 @@
 """The Analytical Fourier Accountant of Zhu, Dong and Wang (2022), for fidelity to the paper.
 
 It inverts characteristic functions by Levy's formula: delta = 1 - F_P(e) - exp(e) F_Q(-e). The
-subtraction multiplies quadrature errors by exp(e): for a Gaussian with mu = 3 it returns 8.1e-5
-at e = 15, where the truth is 1.01e-4, and a negative number at e = 25. Its values are estimates,
-never guarantees; use it to reproduce the paper, and the certified engines for everything else.
+subtraction multiplies quadrature errors by exp(e): for a Gaussian with mu = 3 it returns 7.1e-4 at
+e = 25, where the truth is 1.2e-12; for 100 Laplace releases of scale 10 it returns -4.7e-4 at
+e = 3, where the truth is 1.2e-3. Its values are estimates, never guarantees; use it to reproduce
+the paper, and the certified engines for everything else.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
+from scipy.special import roots_legendre
 
-from taut.accounting._pair import Pair
+from taut.accounting._pair import Pair, Vector
 
 __all__ = ["afa_delta"]
 
@@ -36,10 +39,16 @@ def afa_delta(
     return 1.0 - below_p - math.exp(epsilon) * below_q
 
 
+@cache
+def _gauss_legendre() -> tuple[Vector, Vector]:
+    node, weight = roots_legendre(_OUTER_NODES)
+    return node, weight
+
+
 def _levy_cdf(terms: Sequence[tuple[Pair, int]], at: float) -> float:
     """Return P[L <= at] from the characteristic function of the loss (Theorem 3.3.9)."""
     # The paper's substitution s = y / (1 - y^2) maps (0, 1) to the half line.
-    node, weight = np.polynomial.legendre.leggauss(_OUTER_NODES)
+    node, weight = _gauss_legendre()
     y = 0.5 * _OUTER_REACH * (node + 1)
     s = y / (1 - y**2)
     jacobian = (1 + y**2) / (1 - y**2) ** 2

@@ -89,7 +89,7 @@ class GaussianPair(Pair):
         error = ROUNDING * (mass + p_tail[:-1] + p_tail[1:] + scaled[:-1] + scaled[1:] * shrink)
         cells = Cells(mass, q_mass, np.clip(surplus, 0.0, mass), error)
         with np.errstate(over="ignore"):
-            narrow = np.diff(x) * (1 + np.abs(x[:-1])) < _NARROW
+            narrow = np.diff(x) * (1 + np.abs(x[:-1]) + self.mu) < _NARROW
         if narrow.any():
             self._integrate(x, narrow, cells)
         return cells
@@ -151,9 +151,10 @@ class VariancePair(Pair):
         """Return P[L > e] - exp(e) Q[L > e]."""
         x = self._radius(epsilon)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            p, q = (self._above(x, sigma) for sigma in (self.sigma_p, self.sigma_q))
-            cost = np.where(q > 0, np.exp(epsilon) * q, 0.0)
-            value = np.maximum(np.maximum(p - cost, -np.expm1(epsilon)), 0.0)
+            p, cost = erfc(x / (self.sigma_p * _SQRT2)), self._scaled_tail(x)
+            if self.sigma_p < self.sigma_q:
+                p, cost = 1 - p, np.exp(np.minimum(epsilon, self._peak)) - cost
+            value: Vector = np.maximum(np.maximum(p - cost, -np.expm1(epsilon)), 0.0)
         if self.sigma_p < self.sigma_q:
             near = (self._curvature * x**2 < 1) & (epsilon < self._peak)
             value = np.where(near, self._near_peak(x), value)
@@ -179,10 +180,14 @@ class VariancePair(Pair):
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             outer = [erfc(x / (sigma * _SQRT2)) for sigma in (self.sigma_p, self.sigma_q)]
             mass, q_mass = (np.abs(np.diff(tail)) for tail in outer)
-            weight = np.where(q_mass > 0, np.exp(edges[:-1]), 0.0)
-            p_error, q_error = (tail[:-1] + tail[1:] for tail in outer)
-            error = ROUNDING * (p_error + weight * q_error)
-        return Cells(mass, q_mass, np.clip(mass - weight * q_mass, 0.0, mass), error)
+            scaled = self._scaled_tail(x)
+            # Beyond the largest loss the radius is 0 and does not belong to the edge.
+            inside = np.minimum(edges, self._peak) if self.sigma_p < self.sigma_q else edges
+            inside = np.maximum(inside, self._peak) if self.sigma_p > self.sigma_q else inside
+            shrink = np.exp(inside[:-1] - inside[1:])
+            cost = np.abs(scaled[:-1] - shrink * scaled[1:]) * np.exp(edges[:-1] - inside[:-1])
+            error = ROUNDING * (outer[0][:-1] + outer[0][1:] + scaled[:-1] + shrink * scaled[1:])
+        return Cells(mass, q_mass, np.clip(mass - cost, 0.0, mass), error)
 
     def quadrature(self, tilt: float) -> Quadrature:
         """Return trapezoid nodes in x over the wider of the two distributions."""
@@ -209,10 +214,11 @@ class VariancePair(Pair):
     def _radius(self, epsilon: Vector) -> Vector:
         return np.sqrt(np.maximum((self._peak - epsilon) / self._curvature, 0.0))
 
-    def _above(self, x: Vector, sigma: float) -> Vector:
-        """Return the probability that the loss exceeds its value at radius ``x``."""
-        outer: Vector = erfc(x / (sigma * _SQRT2))
-        return outer if self.sigma_p > self.sigma_q else 1.0 - outer
+    def _scaled_tail(self, x: Vector) -> Vector:
+        """Return p(x)/q(x) times the Q-mass beyond radius ``x``, without overflow."""
+        y_p, y_q = x / (self.sigma_p * _SQRT2), x / (self.sigma_q * _SQRT2)
+        tail: Vector = (self.sigma_q / self.sigma_p) * np.exp(-(y_p**2)) * erfcx(y_q)
+        return tail
 
 
 def _density(x: Vector) -> Vector:

@@ -28,6 +28,7 @@ __all__ = [
     "Bracket",
     "Lattice",
     "Placement",
+    "TooManyNodes",
     "Widths",
     "atoms_lattice",
     "discretise",
@@ -42,8 +43,13 @@ _BOTTOM_ACCURACY = 1e-3
 _BOTTOM_CELLS = np.arange(8.0)
 _BALANCE_ROUNDS = 4
 _FEW_NODES = 16_384
+_MOST_NODES = 2**21
 ALIGNMENT = 1e-10
 """An atom this close to a node, in steps, is taken to sit on it; the error is accounted for."""
+
+
+class TooManyNodes(Exception):
+    """A lattice needs more nodes than memory should hold."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,8 @@ class Lattice:
         mass_inf: P-mass at infinite loss.
         misplaced: bound on the share of exponentially tilted mass that sits on a wrong node; not
             zero only for sums that were composed before.
+        label_error: bound on the error of a node's loss inherited from such a sum.
+        scale_error: bound on the relative error of all masses inherited from such a sum.
     """
 
     step: float
@@ -66,6 +74,8 @@ class Lattice:
     masses: Vector
     mass_inf: float
     misplaced: float = 0.0
+    label_error: float = 0.0
+    scale_error: float = 0.0
 
     @cached_property
     def losses(self) -> Vector:
@@ -128,8 +138,10 @@ def discretise(
     index = _nodes(pair.grid(tail, 2), placement, widths)
     edges = placement.offset + placement.step * index.astype(np.float64)
     parts = _parts(pair, edges, tail)
+    lower = _lower(parts)
+    bottom = int(np.argmax(lower > 0))  # empty nodes below would hide that nothing lies there
     return Bracket(
-        Lattice(*placement, index, _lower(parts), pair.mass_inf),
+        Lattice(*placement, index[bottom:], lower[bottom:], pair.mass_inf),
         Lattice(*placement, index, _upper(parts, tail), pair.mass_inf + tail),
     )
 
@@ -140,6 +152,8 @@ def _nodes(reach: Vector, placement: Placement, widths: Widths | None) -> NDArra
     first = math.floor((reach[0] - offset) / step - ALIGNMENT)
     last = max(math.ceil((reach[-1] - offset) / step + ALIGNMENT), first + 1)
     if widths is None or last - first < _FEW_NODES:
+        if last - first > _MOST_NODES:
+            raise TooManyNodes(f"{last - first} cells")
         return np.arange(first, last + 1)
     # Runs of equal width: neighbours of different width waste mass when rounded down.
     widest = max(math.floor(math.log2(max(widths.widest / step, 1.0))), 0)
@@ -150,6 +164,8 @@ def _nodes(reach: Vector, placement: Placement, widths: Widths | None) -> NDArra
         stride = 2 ** int(power[turn - 1])
         stop = last if turn == power.size else math.floor((widths.losses[turn] - offset) / step)
         whole = max((stop - start) // stride, 0) * stride
+        if whole // stride > _MOST_NODES:
+            raise TooManyNodes(f"{whole // stride} cells")
         runs.append(np.arange(start, start + whole, stride))
         start += whole
     return np.concatenate([*runs, np.unique([start, last])])
@@ -177,9 +193,9 @@ def place(pair: Pair, step: float, tail: float) -> Placement:
     Heavy atoms should be nodes. At the bottom of the support there is nothing left to merge with,
     so the lowest node goes where the lowest mass averages out.
     """
-    losses, masses = pair.atoms(tail)
+    losses, masses, _ = pair.atoms(tail)
     through = atoms_lattice(pair, tail)
-    if through is not None and through.step > step / 2:
+    if through is not None and (math.isinf(step) or through.step > step / 2):
         return Placement(through.step / max(math.ceil(through.step / step), 1), through.offset)
     if losses.size == 0 or losses.size > 3:
         return Placement(step, lowest_node(pair, step, tail))
@@ -194,7 +210,7 @@ def place(pair: Pair, step: float, tail: float) -> Placement:
 
 def atoms_lattice(pair: Pair, tail: float) -> Placement | None:
     """Return the lattice that represents ``pair`` exactly: equispaced atoms and nothing else."""
-    losses, _ = pair.atoms(tail)
+    losses = pair.atoms(tail).losses
     if pair.continuous or losses.size == 0:
         return None
     if losses.size == 1:
@@ -264,7 +280,7 @@ def _parts(pair: Pair, edges: Vector, tail: float) -> _Parts:
     spread = -np.expm1(-width)
     raised, slack = surplus / spread, error / spread
     on_edge = np.zeros(edges.size)
-    losses, masses = pair.atoms(tail)
+    losses, masses, _ = pair.atoms(tail)
     if losses.size:
         cell = np.clip(np.searchsorted(edges, losses, side="right") - 1, 0, width.size - 1)
         nearest = cell + (losses - edges[cell] > 0.5 * width[cell])

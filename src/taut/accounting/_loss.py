@@ -154,6 +154,11 @@ class PrivacyLoss:
             return self
         if isinstance(base, Poisson):
             return PrivacyLoss([(Poisson(base.base, share * base.rate), 1)], self._adjacency)
+        if isinstance(base, FixedSize):
+            raise UnsoundConfiguration(
+                "poisson of fixed_size has no theorem: the population of the batch is random then. "
+                "Use one sampler, poisson(rate) or fixed_size(batch_size, population)"
+            )
         return PrivacyLoss([(Poisson(base, share), 1)], self._adjacency)
 
     def fixed_size(
@@ -195,6 +200,11 @@ class PrivacyLoss:
         base = self._single("fixed_size")
         if base is None:
             return self
+        if isinstance(base, FixedSize):
+            raise UnsoundConfiguration(
+                "fixed_size of fixed_size: a uniform subset of a uniform subset is one uniform "
+                "subset; use fixed_size once, with the inner batch size and the outer population"
+            )
         return PrivacyLoss([(FixedSize(base, size, total), 1)], relation)
 
     def _single(self, sampler: str) -> Primitive | None:

@@ -33,10 +33,12 @@ class Atoms(NamedTuple):
     Attributes:
         losses: sorted loss values, shape (n,).
         masses: P-probability of each, shape (n,).
+        q_masses: Q-probability of each, shape (n,); not derived from the others, which underflow.
     """
 
     losses: Vector
     masses: Vector
+    q_masses: Vector
 
 
 class Cells(NamedTuple):
@@ -100,7 +102,7 @@ class Pair(ABC):
     @property
     def top_mass(self) -> float:
         """P-probability of the largest finite loss itself."""
-        losses, masses = self.atoms(_SMALLEST)
+        losses, masses, _ = self.atoms(_SMALLEST)
         if losses.size and losses[-1] >= self.max_loss:
             return float(masses[-1])
         return 0.0
@@ -128,7 +130,7 @@ class Pair(ABC):
 
     def atoms(self, tail: float) -> Atoms:
         """Return the point masses of the finite loss, but for at most ``tail`` at either end."""
-        return Atoms(np.empty(0), np.empty(0))
+        return Atoms(np.empty(0), np.empty(0), np.empty(0))
 
     def cells(self, edges: Vector) -> Cells:
         """Return mass and surplus of the continuous part between consecutive ``edges``."""

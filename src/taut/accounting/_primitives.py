@@ -295,11 +295,15 @@ class StabilityRelease(Primitive):
 
 @dataclass(frozen=True)
 class Profile(Primitive):
-    """Any mechanism with a known upper bound on its privacy profile."""
+    """Any mechanism with a known upper bound on its privacy profile.
+
+    ``direction`` is the half that the bound is about, or None if it holds for both.
+    """
 
     kind = "profile"
     log_thresholds: tuple[float, ...]
     deltas: tuple[float, ...]
+    direction: str | None = None
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -309,10 +313,13 @@ class Profile(Primitive):
             _validate.finite(log_threshold=value)
         for value in self.deltas:
             _validate.probability(delta=value)
+        if self.direction not in (None, "add", "remove"):
+            raise ValueError(f"direction must be 'add', 'remove' or None, got {self.direction!r}")
 
     def pair(self, half: Half) -> Pair:
-        """The same pair in every direction: the profile bounds the whole relation."""
-        return pair_of_knots(Knots(np.array(self.log_thresholds), np.array(self.deltas)))
+        """The same pair in every direction, unless the bound is one-sided."""
+        pair = pair_of_knots(Knots(np.array(self.log_thresholds), np.array(self.deltas)))
+        return pair if self.direction in (None, half) else pair.swapped()
 
     def __str__(self) -> str:
         """Return the number of knots only."""

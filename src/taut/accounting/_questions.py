@@ -29,7 +29,10 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 def cumulant_of_sum(part: HalfSum, z: complex) -> complex:
     """Return log E[exp(z L); L finite] of the whole sum."""
     point = np.array([z], dtype=np.complex128)
-    return complex(sum(n * pair.log_mgf(point)[0] for pair, n in part.terms))
+    values = [(complex(pair.log_mgf(point)[0]), n) for pair, n in part.terms]
+    if any(math.isinf(value.real) for value, _ in values):
+        return complex(math.inf)
+    return complex(sum(n * value for value, n in values))
 
 
 def renyi_divergence(part: HalfSum, order: float) -> float:

@@ -84,20 +84,23 @@ class SampledPair(Pair):
 
     def atoms(self, tail: float) -> Atoms:
         """Return the images of the base atoms, and of the losses that were infinite."""
-        losses, masses = self.base.atoms(tail)
+        losses, masses, q_masses = self.base.atoms(tail)
+        rate = self.rate
+        # (loss, P-mass, Q-mass) of outputs that only one of the base distributions produces.
         if self._removes:
-            with np.errstate(over="ignore", invalid="ignore"):
-                q_masses = np.where(masses > 0, masses * np.exp(-losses), 0.0)
-            masses = self.rate * masses + (1 - self.rate) * q_masses
-            lost, at = (1 - self.rate) * self.base.mass_minus_inf, math.log1p(-self.rate)
+            masses = rate * masses + (1 - rate) * q_masses
+            only = self.base.mass_minus_inf
+            extra = math.log1p(-rate), (1 - rate) * only, only
         else:
-            lost, at = self.base.mass_inf, -math.log1p(-self.rate)
-        losses = self._forward(losses)
-        if lost > 0:
-            losses, masses = np.append(losses, at), np.append(masses, lost)
-            order = np.argsort(losses)
-            losses, masses = losses[order], masses[order]
-        return Atoms(losses, masses)
+            q_masses = (1 - rate) * masses + rate * q_masses
+            only = self.base.mass_inf
+            extra = -math.log1p(-rate), only, (1 - rate) * only
+        parts = [self._forward(losses), masses, q_masses]
+        if only > 0:
+            parts = [np.append(part, value) for part, value in zip(parts, extra, strict=True)]
+            order = np.argsort(parts[0])
+            parts = [part[order] for part in parts]
+        return Atoms(*parts)
 
     def cells(self, edges: Vector) -> Cells:
         """Return the cells of the base at the preimages of ``edges``, mixed."""
@@ -230,10 +233,14 @@ class ReplaceSampledPair(Pair):
         up, down = self._up.atoms(tail), self._down.atoms(tail)
         keep_up, keep_down = up.losses > 0, down.losses < 0
         rest = self.profile(np.zeros(1))[0] / self.rate * (1 - self.rate)
-        rest += self.base.atoms(tail).masses[self.base.atoms(tail).losses == 0].sum()
+        base = self.base.atoms(tail)
+        rest += base.masses[base.losses == 0].sum()
+        middle = 0.0, rest, rest
         return Atoms(
-            np.concatenate([down.losses[keep_down], [0.0], up.losses[keep_up]]),
-            np.concatenate([down.masses[keep_down], [rest], up.masses[keep_up]]),
+            *(
+                np.concatenate([low[keep_down], [value], high[keep_up]])
+                for low, value, high in zip(down, middle, up, strict=True)
+            )
         )
 
     def cells(self, edges: Vector) -> Cells:

@@ -50,6 +50,7 @@ class Scout:
     def __init__(self, terms: Sequence[tuple[Pair, int]], tail: float) -> None:
         """Discretise every pair of ``terms`` with at most ``tail`` of its mass cut."""
         self._terms = []
+        self._lost = tail * sum(count for _, count in terms)
         self._zcdp = [pair.zcdp for pair, _ in terms]
         for pair, count in terms:
             losses = np.union1d(pair.grid(tail, _NODES), pair.atoms(tail).losses)
@@ -98,9 +99,8 @@ class Scout:
 
     def at_delta(self, delta: float) -> Saddle:
         """Return the best Chernoff epsilon at ``delta`` and its tilt."""
-        tilts, values = self._search(
-            lambda c: (self._proven(c) + _log_kernel(c) - math.log(delta)) / c
-        )
+        room = math.log(max(delta - self._lost, 5e-324))
+        tilts, values = self._search(lambda c: (self._proven(c) + _log_kernel(c) - room) / c)
         best = int(np.argmin(values))
         return Saddle(float(tilts[best]), float(values[best]), math.log(delta))
 
@@ -108,7 +108,8 @@ class Scout:
         """Return the best Chernoff log delta at ``epsilon`` and its tilt."""
         tilts, values = self._search(lambda c: self._proven(c) + _log_kernel(c) - c * epsilon)
         best = int(np.argmin(values))
-        return Saddle(float(tilts[best]), epsilon, min(float(values[best]), 0.0))
+        log_delta = float(np.logaddexp(values[best], math.log(self._lost)))
+        return Saddle(float(tilts[best]), epsilon, min(log_delta, 0.0))
 
     def survey(self, saddle: Saddle) -> Survey:
         """Return cumulants on a ladder of tilts around a saddle, to plan windows with."""

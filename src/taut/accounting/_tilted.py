@@ -18,10 +18,16 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
 from taut.accounting._finite import FinitePair
-from taut.accounting._lattice import ALIGNMENT, Lattice, lowest_node, round_cells
+from taut.accounting._lattice import (
+    ALIGNMENT,
+    Lattice,
+    TooManyNodes,
+    lowest_node,
+    round_cells,
+)
 from taut.accounting._pair import ROUNDING, Vector
 
-__all__ = ["TiltedSum", "Window", "WindowTooWide", "compose"]
+__all__ = ["TiltedSum", "Window", "compose"]
 
 Complex = NDArray[np.complex128]
 
@@ -29,10 +35,6 @@ _TINY = 1e-60
 _ATOM = 0.02
 _LARGEST = 2**23  # nodes of a window
 _NEGLIGIBLE = -80.0  # log magnitude below which a Fourier coefficient is dropped
-
-
-class WindowTooWide(Exception):
-    """A window needs more nodes than memory should hold."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class TiltedSum:
         mass_inf: mass at infinite loss.
         noise: bound on the l2-norm of the rounding errors of the weights.
         above: bound on the untilted mass above the window.
+        mass: lower bound on the finite mass if nothing lies below the window, else 0.
         misplaced: bound on the tilted mass that sits on a wrong node or does not exist.
         label_error: bound on the rounding error of the loss of a node.
         scale_error: bound on the relative rounding error of the scale.
@@ -80,6 +83,7 @@ class TiltedSum:
     mass_inf: float
     noise: float
     above: float
+    mass: float
     misplaced: float
     label_error: float
     scale_error: float
@@ -100,17 +104,16 @@ class TiltedSum:
 
     def delta_lower(self, epsilon: float) -> float:
         """Return a lower bound on delta(epsilon)."""
-        if epsilon < self.first:
-            return 0.0
         return self._interpolate(epsilon + self.label_error, self.lower)
 
     def epsilon_upper(self, delta: float) -> float:
         """Return an epsilon at which delta is surely reached, possibly infinite."""
-        if self.upper(-1) <= delta:
-            return self.first - self.step + self.label_error
+        at_first = self.upper(0)
+        if at_first <= delta:
+            return self._below_window(1.0, at_first, delta) + self.label_error
         if self.upper(self.weights.size) > delta:
             return math.inf
-        node = self._last_above(delta, self.upper, -1, self.weights.size)
+        node = self._last_above(delta, self.upper, 0, self.weights.size)
         return self._crossing(node, delta, self.upper) + self.label_error
 
     def epsilon_lower(self, delta: float, below: float) -> float:
@@ -122,11 +125,14 @@ class TiltedSum:
         top = self.first + self.weights.size * self.step
         high = math.floor((min(below, top) - self.first) / self.step) + 1
         reach = 1
-        while high - reach >= -1 and self.lower(high - reach) <= delta:
+        while high - reach > 0 and self.lower(high - reach) <= delta:
             reach *= 2
-        low = high - reach
-        if low < -1:
-            return -math.inf
+        low = max(high - reach, 0)
+        if self.lower(low) <= delta:
+            total = self.mass_inf + self.mass
+            if low > 0 or total <= delta:
+                return -math.inf
+            return self._below_window(total, self.lower(0), delta) - self.label_error
         node = self._last_above(delta, self.lower, low, high)
         return self._crossing(node, delta, self.lower) - self.label_error
 
@@ -134,7 +140,10 @@ class TiltedSum:
         """Return the chord of ``bound`` at ``epsilon``: lattice profiles are linear in exp(e)."""
         node = math.floor((epsilon - self.first) / self.step)
         if node < 0:
-            return bound(-1)
+            # Convexity in t = exp(e): below the chord from the value at t = 0, which is 1. Rounded
+            # down, the profile is that chord if all mass is in the window, else not below its end.
+            total = 1.0 if bound == self.upper else max(self.mass_inf + self.mass, bound(0))
+            return total + (bound(0) - total) * math.exp(epsilon - self.first)
         left, right = bound(node), bound(node + 1)
         rest = epsilon - self.first - node * self.step
         share = math.expm1(rest) / math.expm1(self.step)
@@ -156,6 +165,12 @@ class TiltedSum:
         share = (left - delta) / (left - right)
         return self.first + node * self.step + math.log1p(share * math.expm1(self.step))
 
+    def _below_window(self, total: float, at_first: float, delta: float) -> float:
+        """Return where the chord from ``total`` at t = 0 to the first node falls to ``delta``."""
+        if total <= at_first:
+            return self.first
+        return self.first + math.log((total - delta) / (total - at_first))
+
     def _scale(self, node: int) -> float:
         exponent = self.log_scale - self.tilt * (self.first + node * self.step)
         return math.exp(min(exponent, 700.0))
@@ -167,46 +182,51 @@ class TiltedSum:
         # Squared l2-norm and maximum of exp(-c x) (1 - exp(-x)) over the nodes x > 0.
         squared = _geometric(2 * c * s) - 2 * _geometric((2 * c + 1) * s)
         squared += _geometric((2 * c + 2) * s)
-        squared = min(squared, float(self.weights.size))
+        squared = min(max(squared, 0.0) + 1e-12 * _geometric(2 * c * s), float(self.weights.size))
         peak = math.exp(c * math.log(c) - (c + 1) * math.log1p(c)) if c > 0 else 1.0
-        return self.noise * math.sqrt(max(squared, 0.0)) + self.misplaced * peak
+        return self.noise * math.sqrt(squared) + self.misplaced * peak
 
     def _excess(self, node: int) -> float:
         """Return the sum over i > node of w_i exp(-c x) (1 - exp(-x)), x = (i - node) step."""
-        width, tails, decays = self._chunks
+        width, tails, kernels = self._chunks
         start = node + 1
         if start >= self.weights.size:
             return 0.0
         chunk = start // width
         piece = self.weights[start : (chunk + 1) * width]
+        inside = float((piece * kernels[1][1 : piece.size + 1]).sum())
         reach = ((chunk + 1) * width - node) * self.step
-        values = [
-            float(piece @ decay[1 : piece.size + 1]) + tail[chunk + 1] * math.exp(-rate * reach)
-            for rate, tail, decay in zip((self.tilt, self.tilt + 1), tails, decays, strict=True)
-        ]
-        return max(values[0] - values[1], 0.0)
+        return max(inside + self._shifted(tails[chunk + 1], reach)[1], 0.0)
+
+    def _shifted(self, tail: tuple[float, float], reach: float) -> tuple[float, float]:
+        """Return sums of w exp(-c x) and w exp(-c x) (1 - exp(-x)) from ``reach`` further down.
+
+        The two are carried side by side: their difference would cancel.
+        """
+        plain, excess = tail
+        decay = math.exp(-self.tilt * reach)
+        return decay * plain, decay * (math.exp(-reach) * excess - math.expm1(-reach) * plain)
 
     @cached_property
-    def _chunks(self) -> tuple[int, list[list[float]], list[Vector]]:
-        """Return the chunk width and, for c and c + 1, tails at chunk starts and decays within.
+    def _chunks(self) -> tuple[int, list[tuple[float, float]], tuple[Vector, Vector]]:
+        """Return the chunk width, both sums from every chunk start on, and both kernels inside.
 
-        Tails at every node would cost several exponentials per node; chunks of sqrt(n) nodes turn
-        all but a few thousand of them into one matrix product.
+        Sums at every node would cost several exponentials per node; chunks of sqrt(n) nodes share
+        them.
         """
         width = max(1, math.isqrt(self.weights.size))
         count = -(-self.weights.size // width)
         table = np.zeros((count, width))
         table.ravel()[: self.weights.size] = self.weights
-        tails, decays = [], []
-        for rate in (self.tilt, self.tilt + 1):
-            decay = np.exp(-rate * self.step * np.arange(width + 1))
-            sums = (table * decay[:width]).sum(axis=1).tolist()
-            tail = [0.0] * (count + 1)
-            for i in range(count - 1, -1, -1):
-                tail[i] = sums[i] + float(decay[width]) * tail[i + 1]
-            tails.append(tail)
-            decays.append(decay)
-        return width, tails, decays
+        x = self.step * np.arange(width + 1)
+        plain = np.exp(-self.tilt * x)
+        kernels = plain, -plain * np.expm1(-x)
+        sums = [(table * kernel[:width]).sum(axis=1).tolist() for kernel in kernels]
+        tails = [(0.0, 0.0)] * (count + 1)
+        for i in range(count - 1, -1, -1):
+            later = self._shifted(tails[i + 1], width * self.step)
+            tails[i] = sums[0][i] + later[0], sums[1][i] + later[1]
+        return width, tails, kernels
 
     def as_lattice(self, factor: int, offset: float, *, upper: bool) -> Lattice:
         """Return the sum as one loss on nodes ``factor`` times as far apart, valid at this tilt.
@@ -239,7 +259,16 @@ class TiltedSum:
         masses = round_cells(step, table.sum(axis=1), raised, on_edge, upper=upper)
         mass_inf = self.mass_inf + (self.above if upper else 0.0)
         misplaced = self.misplaced + 5 * self.noise * math.sqrt(self.weights.size)
-        return Lattice(step, first, np.arange(count + 1), masses, mass_inf, misplaced)
+        return Lattice(
+            step,
+            first,
+            np.arange(count + 1),
+            masses,
+            mass_inf,
+            misplaced,
+            self.label_error,
+            self.scale_error,
+        )
 
     def coarse_offset(self, factor: int) -> float:
         """Return where coarse nodes waste least: it matters for sums that are nearly an atom."""
@@ -280,7 +309,7 @@ def compose(terms: Sequence[tuple[Lattice, int]], window: Window) -> TiltedSum:
     first = max(math.floor((bottom - origin) / step), least)
     last = min(math.ceil((top - origin) / step), most)
     if last - first > _LARGEST:
-        raise WindowTooWide(f"{last - first} nodes")
+        raise TooManyNodes(f"{last - first} nodes")
     size = next_fast_len(max(last - first + 1, 2), real=True)
     # Chernoff's bounds on what lies outside, tilted and not.
     low_end, high_end = origin + first * step, origin + last * step
@@ -288,8 +317,13 @@ def compose(terms: Sequence[tuple[Lattice, int]], window: Window) -> TiltedSum:
     tilted_below = total_low - total + (window.tilt - window.low) * low_end
     over = total_high - window.high * high_end
     weights, noise = _convolve(terms, window.tilt, scale, size)
-    stray = _dot(counts, [lattice.misplaced for lattice, _ in terms])
+    stray = math.expm1(min(_dot(counts, [lattice.misplaced for lattice, _ in terms]), 1.0))
+    whole = first == least and stray == 0
     reach = _dot(counts, [float(np.abs(lattice.losses[[0, -1]]).max()) for lattice, _ in terms])
+    label_error = _dot(counts, [lattice.label_error for lattice, _ in terms])
+    scale_error = _dot(counts, [lattice.scale_error for lattice, _ in terms])
+    scale_error += 8 * ROUNDING * _dot(counts, [1 + abs(value) for value in scale])
+    masses = [math.log(float(lattice.masses.sum())) for lattice, _ in terms]
     return TiltedSum(
         step=step,
         first=low_end,
@@ -299,11 +333,12 @@ def compose(terms: Sequence[tuple[Lattice, int]], window: Window) -> TiltedSum:
         mass_inf=-math.expm1(_dot(counts, [math.log1p(-t.mass_inf) for t, _ in terms])),
         noise=noise,
         above=0.0 if last == most else math.exp(min(over, 0.0)),
+        mass=(1 - scale_error) * math.exp(_dot(counts, masses)) if whole else 0.0,
         misplaced=stray
         + (0.0 if last == most else math.exp(min(tilted_above, 0.0)))
         + (0.0 if first == least else math.exp(min(tilted_below, 0.0))),
-        label_error=ROUNDING * reach + ALIGNMENT * step * sum(counts),
-        scale_error=8 * ROUNDING * _dot(counts, [1 + abs(value) for value in scale]),
+        label_error=label_error + ROUNDING * reach + ALIGNMENT * step * sum(counts),
+        scale_error=scale_error,
     )
 
 
