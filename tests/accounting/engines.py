@@ -12,6 +12,8 @@ from taut.accounting._answer import Answer, HalfSum, delta_bounds, epsilon_bound
 from taut.accounting._gaussian import GaussianPair
 from taut.accounting._pair import Pair
 
+SMALLEST = 1e-300
+
 
 class OpaqueGaussian(GaussianPair):
     """A Gaussian loss that does not say so: neither merged nor inverted, but put on a lattice."""
@@ -52,6 +54,9 @@ def check_delta(
     """Assert that the true delta lies between the bounds, and that they are close."""
     lower, upper = bounds
     assert 0 <= lower <= upper <= 1
+    if truth < SMALLEST:  # no float is left to bracket it with
+        assert upper < 2 * SMALLEST
+        return
     assert lower <= truth * (1 + mp.mpf(oracle_error)), "lower bound is above the truth"
     assert upper >= truth * (1 - mp.mpf(oracle_error)), "upper bound is below the truth"
     assert upper - lower <= tolerance * upper, f"gap {bounds.gap / upper:.2e} exceeds the tolerance"

@@ -14,6 +14,7 @@ from fractions import Fraction
 import mpmath as mp
 
 DIGITS = 50
+FLOOR = 1e-45  # Fourier sums are accurate absolutely; smaller values are not compared
 
 Delta = Callable[[float], mp.mpf]
 

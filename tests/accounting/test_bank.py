@@ -89,14 +89,15 @@ class TestSingleReleases:
     @pytest.mark.parametrize("epsilon", EPSILONS)
     def test_delta_is_exact(self, single, epsilon):
         loss, truth = single
+        if truth(epsilon) < oracles.FLOOR:
+            assert loss.delta(epsilon) < 2 * oracles.FLOOR
+            return
         check_delta(loss.delta_bounds(epsilon), mp.mpf(truth(epsilon)), 1e-6, oracle_error=1e-25)
 
     @pytest.mark.parametrize("delta", [0.3, 1e-2, 1e-5, 1e-12, 1e-30])
     def test_epsilon_is_exact(self, single, delta):
         loss, truth = single
         bounds = loss.epsilon_bounds(delta)
-        if truth(600.0) > delta and not loss.adjacency == "add":
-            assert bounds == (math.inf, math.inf) or math.isfinite(bounds.upper)
         if math.isfinite(bounds.upper):
             check_epsilon(bounds, delta, truth, 1e-8, oracle_error=1e-25)
         else:
@@ -106,10 +107,12 @@ class TestSingleReleases:
     @pytest.mark.parametrize("threshold", [1e-6, 0.1, 0.5, 0.99])
     def test_profile_below_one_follows_the_swap_rule(self, single, threshold):
         loss, truth = single
-        if loss.adjacency != "add_remove":
-            pytest.skip("one-sided releases are swapped in test_loss")
-        expected = 1 - mp.mpf(threshold) * (1 - truth(-mp.log(threshold)))
-        assert float(expected) <= loss.profile(threshold) <= float(expected) + 1e-9
+        swapped = {"add": "remove", "remove": "add", "add_remove": "add_remove"}[loss.adjacency]
+        backward = taut.PrivacyLoss(loss.terms, swapped)
+        with mp.workdps(40):
+            expected = 1 - mp.mpf(threshold) * (1 - truth(-mp.log(mp.mpf(threshold))))
+        # The answer is near one, so it is a double to one unit in the last place.
+        assert expected - 2**-52 <= backward.profile(threshold) <= expected + 1e-9
 
 
 class TestLimits:
@@ -216,7 +219,9 @@ class TestRefusals:
     @pytest.mark.parametrize("name", POSITIVE_ARGUMENTS)
     def test_not_positive(self, name, value):
         argument = name.split("-")[1]
-        refuses(POSITIVE_ARGUMENTS[name], value, ValueError, f"{argument} must be", "greater than 0")
+        refuses(
+            POSITIVE_ARGUMENTS[name], value, ValueError, f"{argument} must be", "greater than 0"
+        )
 
     @pytest.mark.parametrize("value", PROBABILITY)
     @pytest.mark.parametrize("name", PROBABILITY_ARGUMENTS)
@@ -255,7 +260,10 @@ class TestRefusals:
 
     def test_stability_without_failure(self):
         refuses(
-            lambda x: taut.stability_release(1.0, x), 0.0, ValueError, "delta must be greater than 0"
+            lambda x: taut.stability_release(1.0, x),
+            0.0,
+            ValueError,
+            "delta must be greater than 0",
         )
 
     def test_finite_masses_that_do_not_sum_to_one(self):
@@ -276,12 +284,15 @@ class TestRefusals:
     def test_finite_that_is_no_vector(self, bad):
         refuses(lambda x: taut.finite(x, [1.0]), bad, ValueError, "p must be a non-empty vector")
 
-    def test_finite_of_text(self):
+    @pytest.mark.parametrize("bad", [["a", "b"], ["0.5", "0.5"], [None, 1.0], [1j, 1.0]])
+    def test_finite_of_something_else(self, bad):
         with pytest.raises((TypeError, ValueError), match="p must be"):
-            taut.finite(["a", "b"], [0.5, 0.5])
+            taut.finite(bad, [0.5, 0.5])
 
     def test_variance_pair_under_replace(self):
-        with pytest.raises(UnsoundConfiguration, match="variance_pair is not symmetric.*add_remove"):
+        with pytest.raises(
+            UnsoundConfiguration, match=r"variance_pair is not symmetric.*add_remove"
+        ):
             taut.variance_pair(1.0, 2.0, adjacency="replace")
 
     def test_discrete_gaussian_that_would_not_fit_into_memory(self):

@@ -1,5 +1,6 @@
 """Certified means certified: lower <= truth <= upper against closed forms, and a narrow bracket."""
 
+import itertools
 import math
 from fractions import Fraction
 from functools import partial
@@ -14,7 +15,7 @@ from accounting.engines import (
     check_delta,
     check_epsilon,
 )
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import taut
@@ -209,14 +210,19 @@ class TestTwoReleases:
             check_delta(loss.delta_bounds(epsilon), truth, oracle_error=1e-9)
             check_delta(loss.delta_bounds(epsilon, 1e-5), truth, 1e-5, oracle_error=1e-9)
 
-    def test_laplace_and_exponential(self):
+    def test_laplace_and_selection(self):
+        # No single release attains the profile of a selection, so only one side is sharp.
         loss = taut.laplace(2.0) + taut.exponential(0.8)
         profile = partial(oracles.exponential_delta, 0.8)
-        law = _law_of_laplace(2.0)
         for epsilon in (0.0, 0.3, 0.8, 1.2):
-            law.pieces = sorted({*law.pieces, *(max(min(epsilon + e, 0.5), -0.5) for e in (-0.8, 0.8))})
+            law = _law_of_laplace(2.0)
+            cuts = (
+                max(min(mp.mpf(epsilon) + e, law.pieces[1]), law.pieces[0]) for e in (-0.8, 0.8)
+            )
+            law.pieces = sorted({*law.pieces, *cuts})
             truth = oracles.composed_delta(law, profile, epsilon)
-            check_delta(loss.delta_bounds(epsilon), truth, oracle_error=1e-12)
+            lower, upper = loss.delta_bounds(epsilon)
+            assert lower <= upper <= truth * (1 + mp.mpf(1e-3))
 
     @pytest.mark.parametrize("half", ["add", "remove"])
     def test_variances(self, half):
@@ -256,7 +262,7 @@ def distributions(draw, size):
     """Return masses k/64, zeros included: exact in floating point."""
     cuts = sorted(draw(st.lists(st.integers(0, _PARTS), min_size=size - 1, max_size=size - 1)))
     edges = [0, *cuts, _PARTS]
-    return [Fraction(b - a, _PARTS) for a, b in zip(edges, edges[1:], strict=False)]
+    return [Fraction(b - a, _PARTS) for a, b in itertools.pairwise(edges)]
 
 
 @st.composite
@@ -296,7 +302,12 @@ class TestFinitePairs:
         ordered = (p, q) if half == "add" else (q, p)
         _check_finite(loss.epsilon_bounds(delta), delta, [ordered] * count)
 
-    @given(first=finite_pairs(), second=finite_pairs(), delta=deltas, tolerance=st.sampled_from(TOLERANCES))
+    @given(
+        first=finite_pairs(),
+        second=finite_pairs(),
+        delta=deltas,
+        tolerance=st.sampled_from(TOLERANCES),
+    )
     def test_two_kinds_in_both_directions(self, first, second, delta, tolerance):
         loss = sum(n * taut.finite(*map(_floats, pair)) for pair, n in ((first, 2), (second, 1)))
         pairs = [first, first, second]
@@ -344,5 +355,3 @@ class TestFinitePairs:
         for delta in (1e-1, 1e-2, 1e-3):
             truth = partial(oracles.finite_delta, [pair] * 4)
             check_epsilon(loss.epsilon_bounds(delta, 1e-9), delta, truth, 1e-9, oracle_error=1e-14)
-
-

@@ -1,0 +1,226 @@
+"""Exchange with dp-accounting: event trees in and out.
+
+dp-accounting is not installed beside the package's own tools. Where it is (the benchmark
+environment), these tests use it; elsewhere a stand-in with the same classes and attributes.
+"""
+
+import importlib.util
+import math
+import sys
+import types
+from dataclasses import dataclass, make_dataclass
+
+import pytest
+
+import taut
+from taut.errors import UnsoundConfiguration
+
+# The classes of dp-accounting 0.6: attributes in order, and whether the package re-exports them.
+CLASSES = {
+    "NoOpDpEvent": ([], True),
+    "NonPrivateDpEvent": ([], True),
+    "GaussianDpEvent": (["noise_multiplier"], True),
+    "LaplaceDpEvent": (["noise_multiplier"], True),
+    "DiscreteLaplaceDpEvent": (["noise_parameter", "sensitivity"], False),
+    "RandomizedResponseDpEvent": (["noise_parameter", "num_buckets"], True),
+    "SelfComposedDpEvent": (["event", "count"], True),
+    "ComposedDpEvent": (["events"], True),
+    "PoissonSampledDpEvent": (["sampling_probability", "event"], True),
+    "SampledWithoutReplacementDpEvent": (
+        ["source_dataset_size", "sample_size", "event"],
+        True,
+    ),
+    "SampledWithReplacementDpEvent": (["source_dataset_size", "sample_size", "event"], True),
+    "ZCDpEvent": (["rho", "xi"], True),
+    "UnsupportedDpEvent": ([], True),
+}
+
+
+@pytest.fixture
+def events(monkeypatch):
+    """Return the module that defines the events: the real one, or the stand-in."""
+    if importlib.util.find_spec("dp_accounting") is not None:
+        return importlib.import_module("dp_accounting.dp_event")
+    package, module = (types.ModuleType(n) for n in ("dp_accounting", "dp_accounting.dp_event"))
+    package.dp_event = module
+    for name, (attributes, exported) in CLASSES.items():
+        event = make_dataclass(name, attributes, frozen=True)
+        setattr(module, name, event)
+        if exported:
+            setattr(package, name, event)
+    monkeypatch.setitem(sys.modules, "dp_accounting", package)
+    monkeypatch.setitem(sys.modules, "dp_accounting.dp_event", module)
+    return module
+
+
+@pytest.fixture
+def without_library(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+
+
+class TestReading:
+    def test_nothing(self, events):
+        assert taut.from_dp_event(events.NoOpDpEvent()) == taut.zero()
+
+    def test_no_privacy(self, events):
+        assert taut.from_dp_event(events.NonPrivateDpEvent()).epsilon(0.5) == math.inf
+
+    def test_gaussian(self, events):
+        assert taut.from_dp_event(events.GaussianDpEvent(1.5)) == taut.gaussian(1.5)
+
+    def test_laplace(self, events):
+        assert taut.from_dp_event(events.LaplaceDpEvent(1.5)) == taut.laplace(1.5)
+
+    def test_replacing_a_record_moves_a_sum_twice_as_far(self, events):
+        loss = taut.from_dp_event(events.GaussianDpEvent(1.5), adjacency="replace")
+        assert loss == taut.gaussian(1.5, 2.0, adjacency="replace")
+        loss = taut.from_dp_event(events.LaplaceDpEvent(1.5), adjacency="replace")
+        assert loss == taut.laplace(1.5, 2.0, adjacency="replace")
+
+    def test_discrete_laplace(self, events):
+        loss = taut.from_dp_event(events.DiscreteLaplaceDpEvent(0.5, 3))
+        assert loss == taut.discrete_laplace(2.0, 3)
+
+    def test_randomized_response(self, events):
+        loss = taut.from_dp_event(events.RandomizedResponseDpEvent(0.5, 2), adjacency="replace")
+        assert loss.epsilon(0) == pytest.approx(math.log(3))
+
+    def test_randomized_response_over_many_buckets(self, events):
+        loss = taut.from_dp_event(events.RandomizedResponseDpEvent(0.5, 10), adjacency="replace")
+        truth, other = 0.55, 0.05
+        assert loss.epsilon(0) == pytest.approx(math.log(truth / other))
+        assert loss.delta(1.0) == pytest.approx(truth - math.e * other)
+
+    def test_composition(self, events):
+        tree = events.ComposedDpEvent(
+            [
+                events.SelfComposedDpEvent(events.GaussianDpEvent(2.0), 10),
+                events.LaplaceDpEvent(3.0),
+                events.NoOpDpEvent(),
+            ]
+        )
+        assert taut.from_dp_event(tree) == 10 * taut.gaussian(2.0) + taut.laplace(3.0)
+
+    def test_empty_composition(self, events):
+        assert taut.from_dp_event(events.ComposedDpEvent([])) == taut.zero()
+
+    def test_composition_of_compositions(self, events):
+        inner = events.SelfComposedDpEvent(events.GaussianDpEvent(2.0), 10)
+        loss = taut.from_dp_event(events.SelfComposedDpEvent(inner, 5))
+        assert loss == 50 * taut.gaussian(2.0)
+
+    def test_poisson_sampling(self, events):
+        step = events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(1.0))
+        loss = taut.from_dp_event(events.SelfComposedDpEvent(step, 1000))
+        assert loss == 1000 * taut.gaussian(1.0).poisson(0.01)
+
+    def test_fixed_size_sampling(self, events):
+        event = events.SampledWithoutReplacementDpEvent(1000, 10, events.GaussianDpEvent(1.0))
+        base = taut.gaussian(1.0, 2.0, adjacency="replace")
+        assert taut.from_dp_event(event) == base.fixed_size(10, 1000)
+        assert taut.from_dp_event(event, adjacency="replace") == base.fixed_size(
+            10, 1000, adjacency="replace"
+        )
+
+
+class TestWriting:
+    @pytest.mark.parametrize(
+        "loss",
+        [
+            taut.zero(),
+            taut.gaussian(1.5),
+            taut.gaussian(3.0, 2.0, adjacency="replace"),
+            taut.laplace(1.5),
+            taut.discrete_laplace(2.0, 3),
+            taut.discrete_laplace(2.0, 4, adjacency="replace"),
+            taut.randomized_response(0.75, adjacency="replace"),
+            7 * taut.gaussian(1.5),
+            7 * taut.gaussian(1.5) + taut.laplace(2.0),
+            100 * taut.gaussian(1.0).poisson(0.01) + taut.laplace(2.0),
+            taut.gaussian(1.0, 2.0, adjacency="replace").fixed_size(10, 1000),
+            taut.gaussian(1.0, 2.0, adjacency="replace").fixed_size(10, 1000, adjacency="replace"),
+        ],
+        ids=repr,
+    )
+    def test_round_trip(self, events, loss):
+        event = taut.to_dp_event(loss)
+        assert isinstance(event, tuple(getattr(events, name) for name in CLASSES))
+        again = taut.from_dp_event(event, adjacency=loss.adjacency)
+        assert again.epsilon(1e-5) == pytest.approx(loss.epsilon(1e-5), rel=1e-9)
+
+    def test_sensitivity_becomes_the_noise_multiplier(self, events):
+        assert taut.to_dp_event(taut.gaussian(3.0, 2.0)) == events.GaussianDpEvent(1.5)
+
+    def test_mirrored_response(self, events):
+        event = taut.to_dp_event(taut.randomized_response(0.25, adjacency="replace"))
+        assert event == events.RandomizedResponseDpEvent(0.5, 2)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("name", ["UnsupportedDpEvent", "ZCDpEvent"])
+    def test_event_without_counterpart(self, events, name):
+        event = getattr(events, name)(*([0.5, 0.0] if name == "ZCDpEvent" else []))
+        with pytest.raises(ValueError, match=f"{name} has no counterpart.*GaussianDpEvent") as e:
+            taut.from_dp_event(events.SelfComposedDpEvent(event, 3))
+        assert "from_profile" in str(e.value)
+
+    def test_with_replacement(self, events):
+        event = events.SampledWithReplacementDpEvent(100, 10, events.GaussianDpEvent(1.0))
+        with pytest.raises(ValueError, match="SampledWithReplacementDpEvent has no counterpart"):
+            taut.from_dp_event(event)
+
+    def test_something_else(self, events):
+        with pytest.raises(ValueError, match="int has no counterpart"):
+            taut.from_dp_event(3)
+
+    def test_randomized_response_needs_a_record(self, events):
+        with pytest.raises(ValueError, match="adjacency='replace'"):
+            taut.from_dp_event(events.RandomizedResponseDpEvent(0.5, 2))
+
+    def test_a_sampled_sum(self, events):
+        tree = events.SelfComposedDpEvent(events.GaussianDpEvent(1.0), 2)
+        with pytest.raises(UnsoundConfiguration, match="amplifies one release"):
+            taut.from_dp_event(events.PoissonSampledDpEvent(0.1, tree))
+
+    def test_poisson_under_replace(self, events):
+        event = events.PoissonSampledDpEvent(0.1, events.GaussianDpEvent(1.0))
+        with pytest.raises(UnsoundConfiguration, match="poisson"):
+            taut.from_dp_event(event, adjacency="replace")
+
+    def test_unknown_adjacency(self, events):
+        with pytest.raises(ValueError, match="adjacency must be one of"):
+            taut.from_dp_event(events.NoOpDpEvent(), adjacency="near")
+
+    @pytest.mark.parametrize(
+        "loss",
+        [
+            taut.pure(1.0),
+            taut.exponential(1.0),
+            taut.discrete_gaussian(1.0),
+            taut.variance_pair(1.0, 2.0),
+            taut.finite([0.5, 0.5], [0.25, 0.75]),
+            taut.stability_release(1.0, 1e-6),
+            taut.from_profile({0.0: 0.1}),
+            taut.discrete_laplace(2.0, 3, adjacency="replace"),
+            taut.randomized_response(0.75),
+            taut.pure(1.0).poisson(0.1),
+        ],
+        ids=repr,
+    )
+    def test_loss_without_counterpart(self, events, loss):
+        with pytest.raises(ValueError, match="no counterpart") as caught:
+            taut.to_dp_event(loss + taut.gaussian(1.0, adjacency=loss.adjacency))
+        assert "to_json" in str(caught.value)
+
+    @pytest.mark.usefixtures("without_library")
+    def test_library_missing(self):
+        @dataclass
+        class GaussianDpEvent:
+            noise_multiplier: float = 1.0
+
+        for call in (
+            lambda: taut.to_dp_event(taut.zero()),
+            lambda: taut.from_dp_event(GaussianDpEvent()),
+        ):
+            with pytest.raises(ImportError, match="pip install dp-accounting"):
+                call()
