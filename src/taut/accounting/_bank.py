@@ -221,9 +221,11 @@ def from_profile(
     relation = as_adjacency(adjacency)
     if isinstance(profile, Mapping):
         points = (
-            np.array([float(e) for e in profile]),
-            np.array([float(d) for d in profile.values()]),
+            np.array([_validate.finite(epsilon=e) for e in profile]),
+            np.array([_validate.probability(delta=d) for d in profile.values()]),
         )
+    elif not callable(profile):
+        raise TypeError(f"profile must be a function or samples, got profile={profile!r}")
     else:
         grid = _profile_grid(profile) if epsilons is None else np.array(epsilons, dtype=float)
         points = grid, np.array([float(profile(float(e))) for e in grid])

@@ -62,7 +62,7 @@ def to_dp_event(loss: PrivacyLoss) -> Any:
 
 def _library() -> Any:
     try:
-        return import_module("dp_accounting")
+        return import_module("dp_accounting.dp_event")
     except ImportError:
         raise ImportError(
             "exchanging events needs dp-accounting; install it with: pip install dp-accounting"

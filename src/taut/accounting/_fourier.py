@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-from scipy.special import roots_legendre
 
 from taut.accounting._pair import Pair, Vector
 
@@ -41,8 +40,7 @@ def afa_delta(
 
 @cache
 def _gauss_legendre() -> tuple[Vector, Vector]:
-    node, weight = roots_legendre(_OUTER_NODES)
-    return node, weight
+    return np.polynomial.legendre.leggauss(_OUTER_NODES)
 
 
 def _levy_cdf(terms: Sequence[tuple[Pair, int]], at: float) -> float:

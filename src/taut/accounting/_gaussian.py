@@ -185,7 +185,8 @@ class VariancePair(Pair):
             inside = np.minimum(edges, self._peak) if self.sigma_p < self.sigma_q else edges
             inside = np.maximum(inside, self._peak) if self.sigma_p > self.sigma_q else inside
             shrink = np.exp(inside[:-1] - inside[1:])
-            cost = np.abs(scaled[:-1] - shrink * scaled[1:]) * np.exp(edges[:-1] - inside[:-1])
+            cost = np.abs(scaled[:-1] - shrink * scaled[1:])
+            cost = np.where(cost > 0, cost * np.exp(np.minimum(edges[:-1] - inside[:-1], 0.0)), 0.0)
             error = ROUNDING * (outer[0][:-1] + outer[0][1:] + scaled[:-1] + shrink * scaled[1:])
         return Cells(mass, q_mass, np.clip(mass - cost, 0.0, mass), error)
 

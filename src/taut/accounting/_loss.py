@@ -154,11 +154,6 @@ class PrivacyLoss:
             return self
         if isinstance(base, Poisson):
             return PrivacyLoss([(Poisson(base.base, share * base.rate), 1)], self._adjacency)
-        if isinstance(base, FixedSize):
-            raise UnsoundConfiguration(
-                "poisson of fixed_size has no theorem: the population of the batch is random then. "
-                "Use one sampler, poisson(rate) or fixed_size(batch_size, population)"
-            )
         return PrivacyLoss([(Poisson(base, share), 1)], self._adjacency)
 
     def fixed_size(
@@ -182,29 +177,14 @@ class PrivacyLoss:
         size = _validate.positive_integer(batch_size=batch_size)
         total = _validate.positive_integer(population=population)
         relation = as_adjacency(adjacency)
-        if size > total or (size == total and relation is not Adjacency.REPLACE):
-            raise ValueError(
-                f"batch_size must be smaller than population, got batch_size={size}, "
-                f"population={total}"
-            )
         if self._terms and self._adjacency is not Adjacency.REPLACE:
             raise UnsoundConfiguration(
                 f"fixed_size needs a loss for adjacency='replace', got {str(self._adjacency)!r}. "
                 "For a sum clipped at C: gaussian(sigma, sensitivity=2 * C, adjacency='replace')"
             )
-        if relation is Adjacency.ZERO_OUT:
-            raise UnsoundConfiguration(
-                "fixed_size has no theorem of its own for adjacency='zero_out'; "
-                "adjacency='replace' is valid for it"
-            )
         base = self._single("fixed_size")
         if base is None:
             return self
-        if isinstance(base, FixedSize):
-            raise UnsoundConfiguration(
-                "fixed_size of fixed_size: a uniform subset of a uniform subset is one uniform "
-                "subset; use fixed_size once, with the inner batch size and the outer population"
-            )
         return PrivacyLoss([(FixedSize(base, size, total), 1)], relation)
 
     def _single(self, sampler: str) -> Primitive | None:

@@ -313,6 +313,15 @@ class Profile(Primitive):
             _validate.finite(log_threshold=value)
         for value in self.deltas:
             _validate.probability(delta=value)
+        thresholds, deltas = np.exp(self.log_thresholds), np.array(self.deltas)
+        if not (np.diff(thresholds) > 0).all():
+            raise ValueError("log_thresholds must increase")
+        if not (deltas >= (1 - thresholds) * (1 - 1e-12)).all():
+            raise ValueError("deltas must be at least 1 - threshold, as every profile is")
+        steps = np.diff(np.append(0.0, thresholds))
+        slopes = np.append(np.diff(np.append(1.0, deltas)) / steps, 0.0)
+        if not (np.diff(slopes) >= -1e-9 * np.abs(slopes).max()).all():
+            raise ValueError("deltas must be convex in the threshold and must not rise")
         if self.direction not in (None, "add", "remove"):
             raise ValueError(f"direction must be 'add', 'remove' or None, got {self.direction!r}")
 

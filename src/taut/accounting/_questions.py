@@ -74,7 +74,7 @@ def _best_line(part: HalfSum, swapped: HalfSum, fpr: float) -> float:
             return 1 - t * fpr - above(epsilon).upper
         return t * (1 - fpr) - t * below(-epsilon).upper
 
-    low, high = -50.0, math.log(1 / fpr)
+    low, high = -50.0, min(-math.log(fpr), 700.0)
     first, second = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_first, at_second = line(first), line(second)
     best = max(line(0.0), at_first, at_second)
@@ -100,6 +100,8 @@ def estimate_delta(
         return max(afa_delta(part.terms, other.terms, epsilon) for part, other in pairs)
     return max(
         _contour(part, lambda scout: scout.at_epsilon(epsilon)).delta(epsilon).upper
+        if part.terms
+        else 0.0
         for part in sums
     )
 
@@ -110,12 +112,14 @@ def estimate_epsilon(
     """Return the largest estimate over the halves."""
     estimators: list[Callable[[float], float]] = []
     for part, other in zip(sums, swapped, strict=True):
+        if not part.terms:
+            continue
         if _known(method) == "afa":
             estimators.append(partial(afa_delta, part.terms, other.terms))
         else:
             contour = _contour(part, lambda scout: scout.at_delta(delta))
             estimators.append(partial(_upper, contour))
-    return max(falls_below(estimator, delta, 1.0).upper for estimator in estimators)
+    return max((falls_below(each, delta, 1.0).upper for each in estimators), default=0.0)
 
 
 def _upper(contour: Contour, epsilon: float) -> float:

@@ -26,6 +26,13 @@ class Poisson(Primitive):
     def __post_init__(self) -> None:
         """Check the parameters."""
         _validate.probability(rate=self.rate)
+        if not isinstance(self.base, Primitive):
+            raise ValueError(f"base must be a release, got base={self.base!r}")
+        if isinstance(self.base, FixedSize):
+            raise UnsoundConfiguration(
+                "poisson of fixed_size has no theorem: the population of the batch is random then. "
+                "Use one sampler, poisson(rate) or fixed_size(batch_size, population)"
+            )
 
     def pair(self, half: Half) -> Pair:
         """Return the amplified half."""
@@ -64,6 +71,13 @@ class FixedSize(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
+        if not isinstance(self.base, Primitive):
+            raise ValueError(f"base must be a release, got base={self.base!r}")
+        if isinstance(self.base, FixedSize | Poisson):
+            raise UnsoundConfiguration(
+                "fixed_size of a sampled release: a uniform subset of a uniform subset is one "
+                "uniform subset; use one sampler, with the inner batch and the outer population"
+            )
         _validate.positive_integer(batch_size=self.batch_size)
         _validate.positive_integer(population=self.population)
         if self.batch_size > self.population:
@@ -89,6 +103,16 @@ class FixedSize(Primitive):
     def check(self, adjacency: Adjacency) -> None:
         """The base must have a replace-one pair; the result serves every relation but zero-out."""
         self.base.check(Adjacency.REPLACE)
+        if adjacency is Adjacency.ZERO_OUT:
+            raise UnsoundConfiguration(
+                "fixed_size has no theorem of its own for adjacency='zero_out'; "
+                "adjacency='replace' is valid for it"
+            )
+        if self.batch_size == self.population and adjacency is not Adjacency.REPLACE:
+            raise ValueError(
+                f"batch_size must be smaller than population under add/remove, got "
+                f"batch_size={self.batch_size}, population={self.population}"
+            )
 
     def __str__(self) -> str:
         """Return the call chain."""

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from taut.accounting._adjacency import Half
 from taut.accounting._lattice import upper_masses
@@ -132,6 +133,15 @@ class SampledPair(Pair):
         if lost > 0:
             return Quadrature(np.append(losses, at), np.append(log_weights, math.log(lost)))
         return Quadrature(losses, log_weights)
+
+    def log_mgf(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return the quadrature, infinite where removing a record keeps an infinite moment."""
+        value = super().log_mgf(z)
+        if not self._removes:
+            return value
+        real = np.maximum(np.real(z), 0.0).astype(np.complex128)
+        infinite = np.isinf(self.base.log_mgf(real).real)
+        return np.where(infinite, complex(math.inf), value)
 
     @property
     def attained(self) -> Pair:

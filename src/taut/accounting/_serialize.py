@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from taut import _validate
 from taut.accounting import _primitives, _sampled
 from taut.accounting._adjacency import Adjacency, as_adjacency
 from taut.accounting._primitives import Primitive
@@ -43,7 +44,10 @@ def decode(data: Mapping[str, Any]) -> tuple[Adjacency, list[tuple[Primitive, in
         raise ValueError(f"not a privacy loss: expected schema {SCHEMA!r}, got {found!r}")
     try:
         adjacency = as_adjacency(data["adjacency"])
-        terms = [(_decode(term["release"]), term["count"]) for term in data["terms"]]
+        terms = [
+            (_decode(term["release"]), _validate.integer(count=term["count"]))
+            for term in data["terms"]
+        ]
     except (KeyError, TypeError) as error:
         raise ValueError(f"malformed privacy loss: {error!r}") from None
     return adjacency, terms
