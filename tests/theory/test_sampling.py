@@ -94,7 +94,7 @@ def profile_from_masses(pair, epsilon):
     """Return the profile as P[L > e] - exp(e) Q[L > e], from masses of narrow cells."""
     edges = np.linspace(epsilon, epsilon + 40.0, 40_001)
     mass, q_mass, _, _ = pair.cells(edges)
-    losses, masses = pair.atoms(1e-30)
+    losses, masses, _ = pair.atoms(1e-30)
     atoms = (masses * -np.expm1(np.minimum(epsilon - losses, 0.0))).sum()
     return mass.sum() - math.exp(epsilon) * q_mass.sum() + atoms + pair.mass_inf
 
