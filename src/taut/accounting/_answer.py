@@ -235,7 +235,8 @@ def _limit_epsilon(part: HalfSum, delta: float) -> float | None:
     if part.mass_inf > delta * (1 + ROUNDING):
         return math.inf
     if delta - part.mass_inf <= ROUNDING * delta:
-        return part.max_loss * (1 + ROUNDING) if part.count > 1 else part.max_loss
+        largest = max(part.max_loss, 0.0)
+        return largest * (1 + ROUNDING) if part.count > 1 else largest
     return None
 
 

@@ -25,6 +25,7 @@ __all__ = ["LatticeEngine"]
 
 _ROUNDS = 6
 _ROUGH = 0.02
+_COARSEST = 64.0
 _LARGEST_WINDOW = 2**23  # nodes; about half a gigabyte of work space
 _BLOCKS = 256  # a term with many more copies is composed in about this many equal blocks
 _MANY = 8 * _BLOCKS
@@ -136,7 +137,8 @@ class LatticeEngine:
         copies = math.fsum(plan.cost for plan in self._plans) or 1.0
         step = math.sqrt(1.8 * gap / (copies * (self._saddle.tilt + 1)))
         spread = math.sqrt(self._scout.spread(self._saddle.tilt))
-        return max(min(step, spread / 8), 32 * spread / _LARGEST_WINDOW, self._finest)
+        step = max(min(step, spread / 8), 32 * spread / _LARGEST_WINDOW, self._finest)
+        return min(step, _COARSEST)
 
     @property
     def _finest(self) -> float:

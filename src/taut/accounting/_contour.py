@@ -24,7 +24,8 @@ from taut.accounting._scout import Saddle, Scout
 
 __all__ = ["Contour"]
 
-_ALIAS = 1e-13
+_ALIAS = 1e-15
+_PERIODS = 60
 _FADED = -40.0
 _BLOCK = 256
 _MAX_NODES = 65_536
@@ -41,14 +42,8 @@ class Contour:
 
     def __init__(self, terms: Sequence[tuple[Pair, int]], saddle: Saddle, scout: Scout) -> None:
         """Prepare the nodes on the line through ``saddle``."""
-        tilt = self._tilt = saddle.tilt
-        window = scout.survey(saddle).at_saddle(_ALIAS)
-        self._probes = [
-            (z, float(_total(terms, np.array([z + 0j]))[0].real))
-            for z in (max(window.low, tilt / 2), window.high)
-        ]
-        # Wide enough that aliases vanish on both sides of the questions near the saddle.
-        self._width = 2 * -math.log(_ALIAS) / (tilt - self._probes[0][0])
+        self._tilt = saddle.tilt
+        self._width, self._probes = _plan(terms, saddle, math.sqrt(scout.spread(saddle.tilt)))
         self._spacing = 2 * math.pi / self._width
         mu = math.sqrt(math.fsum(count * pair.gaussian_mu**2 for pair, count in terms))
         self.certified = mu > 0 and all(pair.closed_form for pair, _ in terms)
@@ -96,9 +91,29 @@ class Contour:
         """Return a bound on the sum of all alias terms."""
         total = 0.0
         for z, cumulant in self._probes:
-            ratio = math.exp(-abs(z - self._tilt) * self._width)
-            total += math.exp(min(cumulant - z * epsilon, 700.0)) * ratio / (1 - ratio)
+            fall = abs(z - self._tilt) * self._width
+            total += math.exp(min(cumulant - z * epsilon - fall, 700.0)) / -math.expm1(-fall)
         return total
+
+
+def _plan(
+    terms: Sequence[tuple[Pair, int]], saddle: Saddle, spread: float
+) -> tuple[float, list[tuple[float, float]]]:
+    """Return a period at which aliases vanish, and exponents with cumulants that prove it."""
+    below = saddle.tilt * np.linspace(0.02, 0.95, 24)
+    above = saddle.tilt + np.geomspace(0.1, 30.0, 24) / spread
+    sides = [(z, _total(terms, z.astype(np.complex128)).real) for z in (below, above)]
+    target = saddle.log_delta + math.log(_ALIAS)
+    width = 8 * spread
+    for _ in range(_PERIODS):
+        logs = [
+            cumulant - z * saddle.epsilon - np.abs(z - saddle.tilt) * width for z, cumulant in sides
+        ]
+        if max(float(log.min()) for log in logs) < target:
+            break
+        width *= 1.25
+    best = [int(np.argmin(log)) for log in logs]
+    return width, [(float(z[i]), float(k[i])) for (z, k), i in zip(sides, best, strict=True)]
 
 
 def _total(terms: Sequence[tuple[Pair, int]], z: Complex) -> Complex:

@@ -321,7 +321,7 @@ def _lift(lower: Vector, raised: Vector, width: Vector) -> Vector:
     (1 - f_{i+1}) (1 - exp(-width_{i+1})) raised_{i+1}. Any f for which no edge lacks more than it
     is offered is sound; near-equality everywhere makes the bound tight.
     """
-    lack = np.expm1(width) * lower
+    lack = np.expm1(np.minimum(width, 700.0)) * lower
     offer = np.append(-np.expm1(-width[1:]) * raised[1:], 0.0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = np.where(lack > 0, offer / lack, math.inf)

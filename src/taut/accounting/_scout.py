@@ -181,11 +181,6 @@ class Survey:
         assert best is not None  # the saddle's own tilt is always within the limit
         return best
 
-    def at_saddle(self, escape: float) -> Window:
-        """Return the window at the saddle's own tilt."""
-        at = int(np.argmin(np.abs(self.tilts - self.saddle.tilt)))
-        return self._around(at, self._total(self.counts), escape, 1.0)[0]
-
     def block_window(
         self, term: int, count: int, tilt: float, escape: float, tail: float
     ) -> Window:

@@ -243,7 +243,7 @@ class TiltedSum:
         count = -(-(lead + self.weights.size) // factor)
         table = np.zeros((count, factor))
         # Weights that may be nothing but noise would blow up under the exponents of a tail bound.
-        floor = 4 * self.noise / math.sqrt(self.weights.size)
+        floor = self.noise / math.sqrt(self.weights.size)
         table.ravel()[lead : lead + self.weights.size] = np.where(
             self.weights > floor, self.weights, 0.0
         )
@@ -258,7 +258,7 @@ class TiltedSum:
         raised = (table * (np.expm1(-place) / math.expm1(-step))).sum(axis=1)
         masses = round_cells(step, table.sum(axis=1), raised, on_edge, upper=upper)
         mass_inf = self.mass_inf + (self.above if upper else 0.0)
-        misplaced = self.misplaced + 5 * self.noise * math.sqrt(self.weights.size)
+        misplaced = self.misplaced + 2 * self.noise * math.sqrt(self.weights.size)
         return Lattice(
             step,
             first,
@@ -360,9 +360,9 @@ def _convolve(
         (_power(part[active], count) for part, count in zip(spectra, counts, strict=True)), start=1
     )
     weights = irfft(spectrum, size)
-    # An FFT is off by ``unit`` in relative l2-norm; raising to a power multiplies that by the
-    # count. What was dropped is below exp(_NEGLIGIBLE) everywhere.
-    unit = ROUNDING * math.log2(size)
+    # An FFT is off by ``unit`` in relative l2-norm (Higham 2002, Theorem 24.2); raising to a power
+    # multiplies that by the count. What was dropped is below exp(_NEGLIGIBLE) everywhere.
+    unit = ROUNDING / 2 * math.log2(size)
     norm = _norm(weights)
     noise = sum(count * unit * _norm(part) for part, count in zip(masses, counts, strict=True))
     noise += (unit + ROUNDING * sum(counts)) * norm + math.exp(_NEGLIGIBLE)
