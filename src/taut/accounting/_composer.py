@@ -11,6 +11,7 @@ import numpy as np
 from taut.accounting._bounds import Bounds
 from taut.accounting._lattice import (
     Bracket,
+    Lattice,
     Placement,
     TooManyNodes,
     atoms_lattice,
@@ -69,7 +70,8 @@ class LatticeEngine:
         """Return whether a rough look proves that epsilon(delta) is at most ``epsilon``."""
         step = self._first_step(_ROUGH * max(self._saddle.epsilon, 1e-12))
         try:
-            _, upper = self._compose(self._survey.window(_ROUGH), step)
+            singles = [bracket.upper for bracket in self._singles(step)]
+            upper = self._side(singles, self._survey.window(_ROUGH), upper=True)
         except TooManyNodes:
             return False
         return upper.epsilon_upper(delta) <= epsilon
@@ -148,43 +150,43 @@ class LatticeEngine:
 
     def _compose(self, window: Window, step: float) -> tuple[TiltedSum, TiltedSum]:
         """Return the sum rounded down and rounded up, on a lattice of about ``step``."""
-        plans = self._plans
+        singles = self._singles(step)
+        return (
+            self._side([bracket.lower for bracket in singles], window, upper=False),
+            self._side([bracket.upper for bracket in singles], window, upper=True),
+        )
+
+    def _singles(self, step: float) -> list[Bracket]:
+        """Return one copy of every loss on a lattice; all would share one step once coarsened."""
         placements = [
             place(pair, step / plan.fineness, self._tail)
-            for (pair, _), plan in zip(self._terms, plans, strict=True)
+            for (pair, _), plan in zip(self._terms, self._plans, strict=True)
         ]
-        common = min(p.step * plan.fineness for p, plan in zip(placements, plans, strict=True))
-        parts: list[tuple[Bracket, int]] = []
-        for i, (plan, placement) in enumerate(zip(plans, placements, strict=True)):
-            fine = Placement(common / plan.fineness, placement.offset)
-            bracket = discretise(self._terms[i][0], fine, self._tail, self._widths[i])
-            if plan.blocks:
-                parts += self._blocks(i, bracket, plan, window)
-            else:
-                parts.append((bracket, plan.rest))
-        lower = compose([(bracket.lower, count) for bracket, count in parts], window)
-        upper = compose([(bracket.upper, count) for bracket, count in parts], window)
-        return lower, upper
+        pairs = zip(placements, self._plans, strict=True)
+        common = min(placement.step * plan.fineness for placement, plan in pairs)
+        return [
+            discretise(pair, Placement(common / plan.fineness, offset), self._tail, widths)
+            for (pair, _), plan, (_, offset), widths in zip(
+                self._terms, self._plans, placements, self._widths, strict=True
+            )
+        ]
 
-    def _blocks(
-        self, term: int, single: Bracket, plan: _Plan, window: Window
-    ) -> list[tuple[Bracket, int]]:
-        """Return a term as blocks of copies, composed on its fine lattice and coarsened."""
-        tail = self._tail * plan.copies
-        escape = window.escape / plan.blocks * 1e-2
-        result = []
-        for copies, count in ((plan.copies, plan.blocks), (plan.rest, 1)):
-            if copies:
-                inner = self._survey.block_window(term, copies, window.tilt, escape, tail)
-                lower = compose([(single.lower, copies)], inner)
-                upper = compose([(single.upper, copies)], inner)
-                offset = lower.coarse_offset(plan.fineness)
-                bracket = Bracket(
-                    lower.as_lattice(plan.fineness, offset, upper=False),
-                    upper.as_lattice(plan.fineness, offset, upper=True),
-                )
-                result.append((bracket, count))
-        return result
+    def _side(self, singles: Sequence[Lattice], window: Window, *, upper: bool) -> TiltedSum:
+        """Return the sum of all copies of ``singles``, all rounded to one side."""
+        parts: list[tuple[Lattice, int]] = []
+        for i, (single, plan) in enumerate(zip(singles, self._plans, strict=True)):
+            if not plan.blocks:
+                parts.append((single, plan.rest))
+                continue
+            tail = self._tail * plan.copies
+            escape = window.escape / plan.blocks * 1e-2
+            for copies, count in ((plan.copies, plan.blocks), (plan.rest, 1)):
+                if copies:
+                    inner = self._survey.block_window(i, copies, window.tilt, escape, tail)
+                    block = compose([(single, copies)], inner)
+                    offset = block.coarse_offset(plan.fineness)
+                    parts.append((block.as_lattice(plan.fineness, offset, upper=upper), count))
+        return compose(parts, window)
 
 
 class _Plan(NamedTuple):

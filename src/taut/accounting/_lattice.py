@@ -38,9 +38,9 @@ __all__ = [
     "upper_masses",
 ]
 
-_BOTTOM_ROUNDS = 4
-_BOTTOM_ACCURACY = 1e-3
-_BOTTOM_CELLS = np.arange(8.0)
+_BOTTOM_ROUNDS = 3
+_BOTTOM_ACCURACY = 5e-3
+_BOTTOM_CELLS = np.arange(25.0)
 _BALANCE_ROUNDS = 4
 _FEW_NODES = 16_384
 _MOST_NODES = 2**21
@@ -224,13 +224,20 @@ def atoms_lattice(pair: Pair, tail: float) -> Placement | None:
 def lowest_node(pair: Pair, step: float, tail: float) -> float:
     """Return a node at which all that rounding down leaves there averages out.
 
-    That is everything below, and the part of the cell above that is not merged upwards.
+    That is everything below, and the part of the cell above that is not merged upwards: what the
+    merging would leave, or half of it; the better of the two guesses is taken.
     """
     bottom = float(pair.grid(tail, 2)[0])
+    guesses = [_balanced(pair, step, tail, bottom, stays) for stays in (None, 0.5)]
+    return min(guesses, key=lambda node: _waste(pair, step, tail, bottom, node))
+
+
+def _balanced(pair: Pair, step: float, tail: float, bottom: float, stays: float | None) -> float:
+    """Return the node where everything below and a share of the cell above average out."""
     node = bottom + step
     for _ in range(_BOTTOM_ROUNDS):
-        once = _average_at(pair, step, tail, bottom, node)
-        twice = _average_at(pair, step, tail, bottom, once)
+        once = _average_at(pair, step, tail, bottom, node, stays)
+        twice = _average_at(pair, step, tail, bottom, once, stays)
         bend = twice - 2 * once + node
         if abs(twice - once) < _BOTTOM_ACCURACY * step or bend == 0:
             return twice
@@ -239,19 +246,30 @@ def lowest_node(pair: Pair, step: float, tail: float) -> float:
     return node
 
 
-def _average_at(pair: Pair, step: float, tail: float, bottom: float, node: float) -> float:
+def _average_at(
+    pair: Pair, step: float, tail: float, bottom: float, node: float, stays: float | None
+) -> float:
     """Return the loss at which the mass that stays at ``node`` averages out."""
-    edges = np.append(min(bottom, node) - step, node + step * _BOTTOM_CELLS)
+    edges = np.append(min(bottom, node) - step, node + step * _BOTTOM_CELLS[:8])
     parts = _parts(pair, edges, tail)
-    stays = 1 - float(_lift(parts.mass - parts.raised, parts.raised, parts.width)[1])
+    if stays is None:
+        stays = 1 - float(_lift(parts.mass - parts.raised, parts.raised, parts.width)[1])
     # E exp(node - L) of a cell, from its split between the edges.
     decay = np.exp(np.minimum(node - edges, 700.0))
     u = (parts.mass - parts.raised) * decay[:-1] + parts.raised * decay[1:]
     p = float(parts.on_edge[0] + parts.mass[0] + parts.on_edge[1] + stays * parts.mass[1])
-    q = float(parts.on_edge[:2] @ decay[:2] + u[0] + stays * u[1])
+    q = float(parts.on_edge[0] * decay[0] + parts.on_edge[1] * decay[1] + u[0] + stays * u[1])
     if not (p > 0 and q > 0):
         return node
     return max(node + math.log(p / q), bottom)
+
+
+def _waste(pair: Pair, step: float, tail: float, bottom: float, node: float) -> float:
+    """Return by how much the lowest cells differ, in mean loss, rounded up and rounded down."""
+    first = math.floor((bottom - node) / step - ALIGNMENT)
+    edges = node + step * (first + _BOTTOM_CELLS)
+    parts = _parts(pair, edges, tail)
+    return float(((_upper(parts, 0.0) - _lower(parts)) * (edges - bottom)).sum())
 
 
 def upper_masses(pair: Pair, edges: Vector, tail: float) -> Vector:
