@@ -15,7 +15,7 @@ from accounting.engines import (
     check_delta,
     check_epsilon,
 )
-from hypothesis import example, given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taut
@@ -23,7 +23,7 @@ from taut.accounting._answer import Engine
 from taut.accounting._finite import binary_pair
 from taut.accounting._gaussian import GaussianPair
 
-DELTAS = [1e-1, 1e-2, 1e-4, 1e-6, 1e-9, 1e-12, 1e-16, 1e-20, 1e-30]
+DELTAS = [1e-1, 1e-3, 1e-6, 1e-10, 1e-15, 1e-20, 1e-30]
 TOLERANCES = [1e-3, 1e-5]
 
 # (mu, count) of each kind of Gaussian in the sum; one to a million copies, epsilon 0.01 to 1e6.
@@ -71,20 +71,27 @@ class TestGaussianSums:
         terms = [(GaussianPair(mu), n) for mu, n in gaussians]
         truth = partial(oracles.gaussian_delta, oracles.gaussian_sum_mu(gaussians))
         answer = answer_epsilon(terms, delta, 1e-5)
-        assert answer.engine in (Engine.CONTOUR, Engine.CHERNOFF)
+        if delta >= 1e-20:  # below, rounding may leave it to the lattice
+            assert answer.engine in (Engine.CONTOUR, Engine.CHERNOFF)
         check_epsilon(answer.bounds, delta, truth, 1e-5)
 
     @pytest.mark.parametrize("pair", [OpaqueGaussian, GaussianPair])
-    @pytest.mark.parametrize("share", [0.0, 0.3, 1.0, 1.5])
-    def test_delta(self, gaussians, share, pair):
-        mu = oracles.gaussian_sum_mu(gaussians)
-        epsilon = float(share * (mu**2 / 2 + 3 * mu))
-        truth = oracles.gaussian_delta(mu, epsilon)
+    @pytest.mark.parametrize("deviations", [None, 1.0, 5.0, 11.0])
+    def test_delta(self, gaussians, deviations, pair):
         terms = [(pair(m / math.sqrt(2)), 2 * n) for m, n in gaussians]
         mu = oracles.gaussian_sum_mu([(p.mu, n) for p, n in terms])
+        epsilon = 0.0 if deviations is None else float(mu**2 / 2 + deviations * mu)
         truth = oracles.gaussian_delta(mu, epsilon)
-        for tolerance in TOLERANCES:
-            check_delta(answer_delta(terms, epsilon, tolerance).bounds, truth, tolerance)
+        check_delta(answer_delta(terms, epsilon, 1e-3).bounds, truth, 1e-3)
+
+    @pytest.mark.parametrize("pair", [OpaqueGaussian, GaussianPair])
+    @pytest.mark.parametrize("name", ["hundred", "mixed", "ten thousand", "million"])
+    def test_delta_to_five_digits(self, name, pair):
+        terms = [(pair(mu), n) for mu, n in GAUSSIAN_SUMS[name]]
+        mu = oracles.gaussian_sum_mu(GAUSSIAN_SUMS[name])
+        epsilon = float(mu**2 / 2 + 3 * mu)
+        truth = oracles.gaussian_delta(mu, epsilon)
+        check_delta(answer_delta(terms, epsilon, 1e-5).bounds, truth, 1e-5)
 
 
 class TestRandomizedResponse:
@@ -131,7 +138,7 @@ class TestRandomizedResponse:
 class TestDiscreteGaussian:
     @pytest.mark.parametrize(
         ("sigma", "shift", "count"),
-        [(2.0, 1, 1), (2.0, 1, 10), (0.5, 1, 10), (5.0, 3, 20), (2.0, 1, 1_000), (20.0, 1, 100)],
+        [(2.0, 1, 1), (2.0, 1, 10), (0.5, 1, 10), (5.0, 3, 20), (2.0, 1, 1_000), (8.0, 1, 100)],
     )
     @pytest.mark.parametrize("delta", [1e-1, 1e-5, 1e-12, 1e-30])
     def test_epsilon(self, sigma, shift, count, delta):
@@ -139,10 +146,10 @@ class TestDiscreteGaussian:
         truth = partial(oracles.discrete_gaussian_delta, sigma, shift, count)
         check_epsilon(bounds, delta, truth)
 
-    @pytest.mark.parametrize("delta", [1e-1, 1e-10, 1e-30])
+    @pytest.mark.parametrize("delta", [1e-3, 1e-30])
     def test_a_million(self, delta):
-        bounds = (1_000_000 * taut.discrete_gaussian(10.0)).epsilon_bounds(delta)
-        check_epsilon(bounds, delta, partial(oracles.discrete_gaussian_delta, 10.0, 1, 1_000_000))
+        bounds = (1_000_000 * taut.discrete_gaussian(5.0)).epsilon_bounds(delta)
+        check_epsilon(bounds, delta, partial(oracles.discrete_gaussian_delta, 5.0, 1, 1_000_000))
 
 
 class TestLaplaceSums:
@@ -179,17 +186,24 @@ def _law_of_laplace(scale):
     )
 
 
-def _law_of_sampled_gaussian(mu, rate, half):
-    """P without the record is N(0, 1), Q with it is N(mu, 1)."""
+def _law_of_sampled_gaussian(mu, rate, half, epsilon):
+    """P without the record is N(0, 1), Q with it is N(mu, 1).
+
+    Integration is split where the second profile, at epsilon minus this loss, has its kink.
+    """
     mu, rate = mp.mpf(mu), mp.mpf(rate)
-    pieces = [-14, -6, -2, 0, mu / 2, mu, mu + 2, mu + 6, mu + 14]
+    sign = -1 if half == "add" else 1
+    kink = mp.exp(sign * mp.mpf(epsilon)) / (1 - rate) - 1 + rate
+    pieces = {-14, -6, -2, 0, mu / 2, mu, mu + 2, mu + 6, mu + 14}
+    if kink > 0:
+        pieces.add((mp.log(kink / rate) + mu**2 / 2) / mu)
 
     def ratio(x):  # mixture / base
         return 1 - rate + rate * mp.exp(mu * x - mu**2 / 2)
 
     if half == "add":
-        return oracles.Law(_normal, lambda x: -mp.log(ratio(x)), pieces)
-    return oracles.Law(lambda x: _normal(x) * ratio(x), lambda x: mp.log(ratio(x)), pieces)
+        return oracles.Law(_normal, lambda x: -mp.log(ratio(x)), sorted(pieces))
+    return oracles.Law(lambda x: _normal(x) * ratio(x), lambda x: mp.log(ratio(x)), sorted(pieces))
 
 
 def _sampled_gaussian_profile(mu, rate, half):
@@ -199,13 +213,13 @@ def _sampled_gaussian_profile(mu, rate, half):
 
 class TestTwoReleases:
     @pytest.mark.parametrize("half", ["add", "remove"])
-    @pytest.mark.parametrize(("sigma", "rate"), [(1.0, 0.1), (0.5, 0.01), (2.0, 0.5)])
+    @pytest.mark.parametrize(("sigma", "rate"), [(1.0, 0.1), (0.6, 0.03), (2.0, 0.5)])
     def test_sampled_gaussian(self, sigma, rate, half):
         loss = 2 * taut.gaussian(sigma, adjacency=half).poisson(rate)
-        law = _law_of_sampled_gaussian(1 / mp.mpf(sigma), rate, half)
         profile = _sampled_gaussian_profile(1 / mp.mpf(sigma), rate, half)
         for share in (0.02, 0.5, 0.9):
             epsilon = share * loss.epsilon(1e-9)
+            law = _law_of_sampled_gaussian(1 / mp.mpf(sigma), rate, half, epsilon)
             truth = oracles.composed_delta(law, profile, epsilon)
             check_delta(loss.delta_bounds(epsilon), truth, oracle_error=1e-9)
             check_delta(loss.delta_bounds(epsilon, 1e-5), truth, 1e-5, oracle_error=1e-9)
@@ -292,16 +306,13 @@ def _check_finite(bounds, delta, pairs):
 
 class TestFinitePairs:
     @given(pair=finite_pairs(), count=st.integers(1, 4), half=HALVES, delta=deltas)
-    @example(pair=SURE, count=1, half="remove", delta=0.6)
-    @example(pair=SURE, count=1, half="remove", delta=0.5)
-    @example(pair=SURE, count=2, half="remove", delta=0.75)
-    @example(pair=SURE, count=3, half="add", delta=0.01)
     def test_repeated(self, pair, count, half, delta):
         p, q = pair
         loss = count * taut.finite(_floats(p), _floats(q), adjacency=half)
         ordered = (p, q) if half == "add" else (q, p)
         _check_finite(loss.epsilon_bounds(delta), delta, [ordered] * count)
 
+    @settings(max_examples=25)
     @given(
         first=finite_pairs(),
         second=finite_pairs(),
@@ -324,7 +335,6 @@ class TestFinitePairs:
         check_epsilon(bounds, delta, truth, tolerance, oracle_error=1e-14)
 
     @given(pair=finite_pairs(), count=st.integers(1, 4), epsilon=st.floats(0, 6))
-    @example(pair=SURE, count=2, epsilon=math.log(4))
     def test_delta(self, pair, count, epsilon):
         loss = count * taut.finite(*map(_floats, pair), adjacency="add")
         truth = oracles.finite_delta([pair] * count, epsilon)
@@ -337,12 +347,30 @@ class TestFinitePairs:
         half=HALVES,
         delta=deltas,
     )
-    @example(pair=SURE, rate=Fraction(1, 8), count=2, half="remove", delta=1e-3)
-    @example(pair=SURE, rate=Fraction(1, 8), count=2, half="add", delta=1e-3)
     def test_poisson_sampled(self, pair, rate, count, half, delta):
         loss = taut.finite(*map(_floats, pair), adjacency=half).poisson(float(rate))
         sampled = oracles.mixed(*pair, rate, half)
         _check_finite((count * loss).epsilon_bounds(delta), delta, [sampled] * count)
+
+    @pytest.mark.parametrize("count", [1, 2, 4])
+    @pytest.mark.parametrize("delta", [1e-3, 0.01, 0.1, 0.5, 0.6, 0.75, 0.9, 0.95])
+    @pytest.mark.parametrize("half", ["add", "remove"])
+    @pytest.mark.parametrize("rate", [None, Fraction(1, 8)])
+    def test_an_outcome_that_betrays(self, rate, half, delta, count):
+        p, q = SURE
+        loss = taut.finite(_floats(p), _floats(q), adjacency=half)
+        pair = (p, q) if half == "add" else (q, p)
+        if rate is not None:
+            loss, pair = loss.poisson(float(rate)), oracles.mixed(p, q, rate, half)
+        _check_finite((count * loss).epsilon_bounds(delta), delta, [pair] * count)
+
+    @pytest.mark.parametrize("count", [1, 2, 4])
+    def test_delta_at_the_largest_loss(self, count):
+        # The float below count * log(2) leaves a positive delta, the one above leaves none.
+        loss = count * taut.finite(*map(_floats, SURE), adjacency="add")
+        for epsilon in (count * math.log(2), math.nextafter(count * math.log(2), 9)):
+            truth = oracles.finite_delta([SURE] * count, epsilon)
+            assert loss.delta_bounds(epsilon).lower <= truth <= loss.delta(epsilon) <= 1e-12
 
     @pytest.mark.parametrize("offset", [4e-10, -4e-10])
     def test_an_atom_a_hair_off_the_lattice_is_not_moved(self, offset):

@@ -28,16 +28,16 @@ def sane(bounds):
     assert 0 <= lower <= upper
 
 
+@pytest.fixture(scope="module")
+def answers():
+    """Return the bracket of every setting that people train with, and of louder ones."""
+    return {
+        (rate, sigma, steps): (steps * taut.gaussian(sigma).poisson(rate)).epsilon_bounds(1e-5)
+        for rate, sigma, steps in itertools.product(RATES, SIGMAS, STEPS)
+    }
+
+
 class TestGrid:
-    """The settings that people train with, and louder ones."""
-
-    @pytest.fixture(scope="class")
-    def answers(self):
-        return {
-            (rate, sigma, steps): (steps * taut.gaussian(sigma).poisson(rate)).epsilon_bounds(1e-5)
-            for rate, sigma, steps in itertools.product(RATES, SIGMAS, STEPS)
-        }
-
     def test_finite_and_narrow(self, answers):
         for bounds in answers.values():
             assert math.isfinite(bounds.upper)
@@ -62,7 +62,7 @@ class TestGrid:
 
 
 class TestWideBox:
-    @settings(max_examples=60)
+    @settings(max_examples=30)
     @given(
         sigma=powers(1e-3, 1e4),
         rate=powers(1e-6, 1),
@@ -72,7 +72,7 @@ class TestWideBox:
     def test_sampled_gaussian(self, sigma, rate, steps, delta):
         sane((steps * taut.gaussian(sigma).poisson(rate)).epsilon_bounds(delta))
 
-    @settings(max_examples=40)
+    @settings(max_examples=20)
     @given(
         scale=powers(1e-3, 1e4),
         rate=powers(1e-6, 1),
@@ -82,7 +82,7 @@ class TestWideBox:
     def test_sampled_laplace(self, scale, rate, steps, delta):
         sane((steps * taut.laplace(scale).poisson(rate)).epsilon_bounds(delta))
 
-    @settings(max_examples=30)
+    @settings(max_examples=15)
     @given(
         sigma=powers(1e-3, 1e4),
         batch=st.integers(1, 999),
@@ -95,7 +95,7 @@ class TestWideBox:
         loss = steps * base.fixed_size(batch, 1000, adjacency=relation)
         sane(loss.epsilon_bounds(delta))
 
-    @settings(max_examples=40)
+    @settings(max_examples=25)
     @given(
         sigma=powers(0.05, 1e3),
         shift=st.integers(1, 10),
@@ -118,7 +118,7 @@ class TestWideBox:
     def test_bounded_losses(self, epsilon, steps, delta, make):
         sane((steps * make(epsilon)).epsilon_bounds(delta))
 
-    @settings(max_examples=40)
+    @settings(max_examples=15)
     @given(
         sigma_p=powers(1e-2, 1e2),
         ratio=powers(0.1, 10),
@@ -128,7 +128,7 @@ class TestWideBox:
     def test_variances(self, sigma_p, ratio, steps, delta):
         sane((steps * taut.variance_pair(sigma_p, sigma_p * ratio)).epsilon_bounds(delta))
 
-    @settings(max_examples=40)
+    @settings(max_examples=30)
     @given(
         sigma=powers(0.01, 1e3),
         scale=powers(0.01, 1e3),
@@ -144,7 +144,7 @@ class TestWideBox:
         )
         sane(loss.epsilon_bounds(delta))
 
-    @settings(max_examples=40)
+    @settings(max_examples=25)
     @given(
         sigma=powers(1e-2, 1e3),
         rate=powers(1e-5, 1),
@@ -167,6 +167,79 @@ class TestWideBox:
         bounds = (steps * taut.gaussian(sigma).poisson(rate)).epsilon_bounds(delta)
         sane(bounds)
         assert bounds.gap <= 1e-3 * bounds.upper
+
+
+# Settings that once crashed, or whose ends crossed.
+CORNERS = [
+    (1e-5, 8103 * taut.gaussian(0.0067).poisson(0.018)),
+    (0.3, 2 * taut.gaussian(0.0067, 2.0, adjacency="replace").fixed_size(1, 1000)),
+    (0.0183, 8103 * taut.gaussian(0.0498) + taut.laplace(1.0)),
+    (4e-17, 4728 * taut.gaussian(5.88).poisson(0.0055)),
+    (1e-18, 67 * taut.gaussian(1.248).poisson(0.0005)),
+    (1e-5, 100 * taut.gaussian(0.002).poisson(0.1)),
+    (1e-5, 2 * taut.laplace(0.001)),
+    (1e-5, 2 * taut.laplace(0.001).poisson(0.1)),
+    (1e-5, 3 * taut.pure(2000.0)),
+    (1e-5, 2 * taut.exponential(2000.0)),
+    (1e-12, 2 * taut.randomized_response(0.7)),
+    (1e-4, 2 * taut.laplace(0.5)),
+    (1e-9, 2 * taut.laplace(3.0) + taut.gaussian(1.0).poisson(0.01)),
+    (1e-3, taut.pure(0.2) + 2 * taut.randomized_response(0.7)),
+    (1e-5, 2 * taut.discrete_gaussian(1.0, 50).poisson(0.1)),
+    (1e-20, 22009 * taut.gaussian(0.726).poisson(4.6e-6)),
+]
+
+
+class TestCorners:
+    @pytest.mark.parametrize(("delta", "loss"), CORNERS, ids=repr)
+    def test_bracket(self, delta, loss):
+        bounds = loss.epsilon_bounds(delta)
+        sane(bounds)
+        assert math.isfinite(bounds.upper)
+
+    @pytest.mark.parametrize(
+        ("epsilon", "loss"),
+        [
+            (54.6, 2 * taut.gaussian(1.0).poisson(0.37)),
+            (0.128, 2 * taut.finite([1.0, 0.0], [0.5, 0.5], adjacency="add").poisson(0.125)),
+            (13.8, 2 * taut.discrete_gaussian(4.0)),
+            (500.0, 3 * taut.pure(500.0)),
+        ],
+        ids=repr,
+    )
+    def test_delta(self, epsilon, loss):
+        bounds = loss.delta_bounds(epsilon)
+        sane(bounds)
+        assert bounds.upper <= 1
+
+
+@pytest.mark.slow
+class TestWiderBox:
+    """The same promises over many more settings."""
+
+    @settings(max_examples=400)
+    @given(
+        sigma=powers(1e-3, 1e4),
+        rate=powers(1e-6, 1),
+        steps=powers(1, 1e6).map(int),
+        delta=powers(1e-30, 0.5),
+        make=st.sampled_from([taut.gaussian, taut.laplace]),
+    )
+    def test_sampled(self, sigma, rate, steps, delta, make):
+        sane((steps * make(sigma).poisson(rate)).epsilon_bounds(delta))
+
+    @settings(max_examples=300)
+    @given(
+        sigma=powers(0.3, 100),
+        rate=powers(1e-4, 1),
+        steps=powers(1, 1e5).map(int),
+        delta=powers(1e-20, 0.1),
+        tolerance=st.sampled_from([1e-3, 1e-5]),
+    )
+    def test_narrow_where_people_train(self, sigma, rate, steps, delta, tolerance):
+        bounds = (steps * taut.gaussian(sigma).poisson(rate)).epsilon_bounds(delta, tolerance)
+        sane(bounds)
+        assert bounds.gap <= tolerance * bounds.upper
 
 
 class TestExtremes:

@@ -173,7 +173,7 @@ class TestFixedSize:
         samples = [frozenset(s) for s in itertools.combinations(sorted(data), BATCH)]
         return mixture(mechanism, {s: Fraction(1, len(samples)) for s in samples})
 
-    @settings(max_examples=40)
+    @settings(max_examples=20)
     @given(
         mechanism=mechanisms(BATCHES),
         relation=st.sampled_from(["add", "remove", "replace"]),
