@@ -70,7 +70,7 @@ class LatticeEngine:
         """Return whether a rough look proves that epsilon(delta) is at most ``epsilon``."""
         step = self._first_step(_ROUGH * max(self._saddle.epsilon, 1e-12))
         try:
-            singles = [bracket.upper for bracket in self._singles(step)]
+            singles = [bracket.upper for bracket in self._singles(step, sharp=False)]
             upper = self._side(singles, self._survey.window(_ROUGH), upper=True)
         except TooManyNodes:
             return False
@@ -156,10 +156,13 @@ class LatticeEngine:
             self._side([bracket.upper for bracket in singles], window, upper=True),
         )
 
-    def _singles(self, step: float) -> list[Bracket]:
-        """Return one copy of every loss on a lattice; all would share one step once coarsened."""
+    def _singles(self, step: float, *, sharp: bool = True) -> list[Bracket]:
+        """Return one copy of every loss on a lattice; all would share one step once coarsened.
+
+        Unless ``sharp``, no care is taken to lose little when rounding down.
+        """
         placements = [
-            place(pair, step / plan.fineness, self._tail)
+            place(pair, step / plan.fineness, self._tail, sharp=sharp)
             for (pair, _), plan in zip(self._terms, self._plans, strict=True)
         ]
         pairs = zip(placements, self._plans, strict=True)

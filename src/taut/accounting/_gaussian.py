@@ -20,6 +20,7 @@ _QUADRATURE_STEP = 0.05
 _MAX_NODES = 2**20
 _LARGEST_EXPONENT = 600.0
 _NARROW = 0.03
+_BULK = 3.0
 _RULE = np.polynomial.legendre.leggauss(6)
 _FINE_RULE = np.polynomial.legendre.leggauss(24)
 _FINE_NODES, _FINE_WEIGHTS = (_FINE_RULE[0] + 1) / 2, _FINE_RULE[1] / 2
@@ -90,6 +91,7 @@ class GaussianPair(Pair):
         cells = Cells(mass, q_mass, np.clip(surplus, 0.0, mass), error)
         with np.errstate(over="ignore"):
             narrow = np.diff(x) * (1 + np.abs(x[:-1]) + self.mu) < _NARROW
+        narrow &= np.abs(x[:-1]) < _BULK  # further out the tails are as small as the cells
         if narrow.any():
             self._integrate(x, narrow, cells)
         return cells

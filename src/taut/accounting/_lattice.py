@@ -187,16 +187,18 @@ def round_cells(
     return _upper(parts, 0.0) if upper else _lower(parts)
 
 
-def place(pair: Pair, step: float, tail: float) -> Placement:
+def place(pair: Pair, step: float, tail: float, *, sharp: bool = True) -> Placement:
     """Return a lattice of at most ``step`` on which ``pair`` loses little when rounded down.
 
     Heavy atoms should be nodes. At the bottom of the support there is nothing left to merge with,
-    so the lowest node goes where the lowest mass averages out.
+    so the lowest node goes where the lowest mass averages out (unless ``sharp`` is off).
     """
     losses, masses, _ = pair.atoms(tail)
     through = atoms_lattice(pair, tail)
     if through is not None and (math.isinf(step) or through.step > step / 2):
         return Placement(through.step / max(math.ceil(through.step / step), 1), through.offset)
+    if not sharp:
+        return Placement(step, float(losses[0]) if losses.size else 0.0)
     if losses.size == 0 or losses.size > 3:
         return Placement(step, lowest_node(pair, step, tail))
     heavy = np.argsort(-masses)
