@@ -56,6 +56,7 @@ def events(monkeypatch):
 @pytest.fixture
 def without_library(monkeypatch):
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    monkeypatch.setitem(sys.modules, "dp_accounting.dp_event", None)
 
 
 class TestReading:
