@@ -274,7 +274,8 @@ class _DeltaNear:
     def __init__(self, part: HalfSum, epsilon: float) -> None:
         self.part = part
         self._epsilon = epsilon
-        self._limit = not part.terms or epsilon >= part.max_loss or part.mass_inf == 1
+        beyond = epsilon > part.max_loss + ROUNDING * (1 + abs(part.max_loss))
+        self._limit = not part.terms or beyond or part.mass_inf == 1
         self._single = part.single
         self.ceiling = part.mass_inf
         if self._single is not None:

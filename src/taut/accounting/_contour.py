@@ -36,8 +36,8 @@ Complex = NDArray[np.complex128]
 class Contour:
     """Bounds on delta near one saddle point of a sum.
 
-    With closed-form cumulants and a Gaussian part the bounds are certified. Otherwise the sum is
-    cut where its terms fade and cumulants may come from quadrature: an estimate to many digits.
+    The cumulants must be closed formulas. With a Gaussian part the bounds are certified; otherwise
+    the sum is cut where its terms fade, an estimate to many digits.
     """
 
     def __init__(self, terms: Sequence[tuple[Pair, int]], saddle: Saddle, scout: Scout) -> None:

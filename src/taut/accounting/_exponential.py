@@ -80,9 +80,9 @@ class ExponentialPair(Pair):
             surplus = 8 * scale * np.sinh(width / 4) ** 2 - np.expm1(outside) * below
         return Cells(mass, q_mass, np.minimum(surplus, mass), ROUNDING * surplus)
 
-    def quadrature(self, tilt: float) -> Quadrature:
+    def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return the atoms and Gauss-Legendre nodes on panels of bounded length."""
-        panels = max(1, math.ceil(self.reach))
+        panels = max(1, math.ceil(self.reach * max(1.0, frequency / 32)))
         node, weight = np.polynomial.legendre.leggauss(_QUADRATURE_NODES)
         edges = np.linspace(-self.reach, self.reach, panels + 1)
         half = (edges[1] - edges[0]) / 2

@@ -80,7 +80,7 @@ class FinitePair(Pair):
         losses, log_masses = self._arrays
         return Atoms(losses, np.exp(log_masses), np.exp(log_masses - losses))
 
-    def quadrature(self, tilt: float) -> Quadrature:
+    def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return the outcomes."""
         return Quadrature(*self._arrays)
 
@@ -151,7 +151,7 @@ class DiscreteGaussianPair(Pair):
         """Return the outcomes that both shifted distributions reach."""
         return self._outcomes(tail)
 
-    def quadrature(self, tilt: float) -> Quadrature:
+    def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return the outcomes."""
         atoms = self._outcomes(1e-320)
         with np.errstate(divide="ignore"):
@@ -235,9 +235,9 @@ class FailingPair(Pair):
         """Return the cells of the base, scaled."""
         return Cells(*((1 - self.mass_inf) * part for part in self.base.cells(edges)))
 
-    def quadrature(self, tilt: float) -> Quadrature:
+    def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return the nodes of the base, scaled."""
-        losses, log_weights = self.base.quadrature(tilt)
+        losses, log_weights = self.base.quadrature(tilt, frequency)
         return Quadrature(losses, log_weights + math.log1p(-self.mass_inf))
 
     def log_mgf(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:

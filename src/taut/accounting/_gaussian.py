@@ -108,10 +108,12 @@ class GaussianPair(Pair):
         cells.surplus[narrow] = -(p * np.expm1(-self.mu * inside)).sum(axis=1)
         cells.error[narrow] = 16 * ROUNDING * cells.surplus[narrow]
 
-    def quadrature(self, tilt: float) -> Quadrature:
+    def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return trapezoid nodes in x, which converge exponentially for the normal density."""
         right = _QUADRATURE_REACH + self.mu * (tilt + 2)  # exp(tilt L) moves the peak by tilt mu
-        nodes = min(max(math.ceil(right / _QUADRATURE_STEP), 512), _MAX_NODES)
+        # Neighbouring nodes must not differ by much of a turn of exp(i frequency L).
+        step = min(_QUADRATURE_STEP, 0.5 / max(self.mu * frequency, 1e-9))
+        nodes = min(max(math.ceil(2 * right / step), 512), _MAX_NODES)
         x = np.linspace(-_QUADRATURE_REACH - self.mu, right, nodes)
         log_weights = -0.5 * x**2 - 0.5 * math.log(2 * math.pi) + math.log(x[1] - x[0])
         return Quadrature(self.mu * x + self.mu**2 / 2, log_weights)
@@ -192,7 +194,7 @@ class VariancePair(Pair):
             error = ROUNDING * (outer[0][:-1] + outer[0][1:] + scaled[:-1] + shrink * scaled[1:])
         return Cells(mass, q_mass, np.clip(mass - cost, 0.0, mass), error)
 
-    def quadrature(self, tilt: float) -> Quadrature:
+    def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return trapezoid nodes in x over the wider of the two distributions."""
         x = np.linspace(0.0, _QUADRATURE_REACH * max(self.sigma_p, self.sigma_q), 4097)
         step = x[1] - x[0]

@@ -73,6 +73,10 @@ class PrivacyLoss:
         """Refuse: a loss is a value."""
         raise AttributeError(f"PrivacyLoss is immutable; cannot set {name!r}")
 
+    def __reduce__(self) -> tuple[type[PrivacyLoss], tuple[object, ...]]:
+        """Let losses be copied and pickled."""
+        return PrivacyLoss, (self._terms, self._adjacency)
+
     @property
     def adjacency(self) -> Adjacency:
         """The neighbouring relation that the loss is about."""
@@ -275,10 +279,12 @@ class PrivacyLoss:
 
         Args:
             delta: in (0, 1).
-            method: ``"contour"`` (accurate to many digits, uncertified quadrature) or ``"afa"``
+            method: ``"contour"`` (many digits, for losses with closed-form cumulants) or ``"afa"``
                 (the accountant of Zhu, Dong and Wang 2022, unsafe at large epsilon).
         """
         level = _validate.below_one(delta=delta)
+        if level == 0:
+            raise ValueError("delta must be greater than 0 for an estimate, got delta=0")
         return estimate_epsilon(self._sums(), self._sums(swap=True), level, method)
 
     def estimate_delta(self, epsilon: float, method: str = "contour") -> float:

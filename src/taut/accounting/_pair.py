@@ -125,8 +125,11 @@ class Pair(ABC):
         """
 
     @abstractmethod
-    def quadrature(self, tilt: float) -> Quadrature:
-        """Return nodes for expectations of exp(z L), Re z up to ``tilt``, over finite losses."""
+    def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
+        """Return nodes for expectations of exp(z L) over finite losses.
+
+        They serve Re z up to ``tilt`` and |Im z| up to ``frequency``.
+        """
 
     def atoms(self, tail: float) -> Atoms:
         """Return the point masses of the finite loss, but for at most ``tail`` at either end."""
@@ -139,7 +142,8 @@ class Pair(ABC):
 
     def log_mgf(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Return log E_P[exp(z L); L finite] for complex ``z``, shape of ``z``."""
-        rule = self.quadrature(float(np.max(np.real(z), initial=0.0)))
+        tilt, frequency = np.max(np.real(z), initial=0.0), np.max(np.abs(np.imag(z)), initial=0.0)
+        rule = self.quadrature(float(tilt), float(frequency))
         return cumulant(rule.losses, rule.log_weights, z)
 
 

@@ -133,6 +133,11 @@ def _known(method: str) -> str:
 
 
 def _contour(part: HalfSum, saddle: Callable[[Scout], Saddle]) -> Contour:
+    if not all(pair.closed_form for pair, _ in part.terms):
+        raise ValueError(
+            "method='contour' needs closed-form cumulants, which sampled and discrete Gaussian "
+            "losses lack; epsilon_bounds and delta_bounds answer to any tolerance, certified"
+        )
     scout = Scout(part.terms, 1e-60)
     contour = Contour(part.terms, saddle(scout), scout)
     if not contour.faded:

@@ -119,9 +119,9 @@ class SampledPair(Pair):
             q_mass = (1 - self.rate) * mass + self.rate * q_mass
         return Cells(mass, q_mass, np.minimum(surplus, mass), factor * error)
 
-    def quadrature(self, tilt: float) -> Quadrature:
+    def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return the base nodes with mixed weights."""
-        losses, log_weights = self.base.quadrature(tilt)
+        losses, log_weights = self.base.quadrature(tilt, frequency)
         if self._removes:
             log_weights = log_weights + np.logaddexp(
                 math.log(self.rate), math.log1p(-self.rate) - losses
@@ -276,7 +276,7 @@ class ReplaceSampledPair(Pair):
             parts.append(self._up.cells(edges[max(cut, 0) :]))
         return Cells(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
-    def quadrature(self, tilt: float) -> Quadrature:
+    def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return a fine upper discretisation: the density jumps at zero, so no smooth rule fits."""
         edges = self.grid(_QUADRATURE_TAIL, _QUADRATURE_NODES)
         with np.errstate(divide="ignore"):
