@@ -115,13 +115,26 @@ def merge_gaussians(half: Half, terms: Sequence[tuple[Pair, int]]) -> HalfSum:
     merged: list[tuple[Pair, int]] = [(GaussianPair(mu), 1)] if mu else []
     certain: list[tuple[FinitePair, int]] = []
     for pair, n in terms:
-        if isinstance(pair, FinitePair) and len(pair.losses) <= 1:
-            certain.append((pair, n))
+        constant = _constant(pair)
+        if constant is not None:
+            certain.append((constant, n))
         elif not pair.gaussian_mu and not _is_null(pair):
             merged.append((pair, n))
     if any(not _is_null(pair) for pair, _ in certain):
         merged.append((_sum_of_certain(certain), 1))
     return HalfSum(half, tuple(merged))
+
+
+def _constant(pair: Pair) -> FinitePair | None:
+    """Return a loss that has at most one finite value as a finite pair, else None."""
+    if pair.continuous:
+        return None
+    losses, masses, _ = pair.atoms(_SMALLEST)
+    if losses.size > 1:
+        return None
+    with np.errstate(divide="ignore"):
+        values, logs = tuple(losses.tolist()), tuple(np.log(masses).tolist())
+    return FinitePair(values, logs, pair.mass_inf, pair.mass_minus_inf)
 
 
 def _sum_of_certain(terms: Sequence[tuple[FinitePair, int]]) -> FinitePair:

@@ -141,7 +141,7 @@ class Scout:
     def _search(self, objective: Callable[[Vector], Vector]) -> tuple[Vector, Vector]:
         """Return tilts around the minimum of a unimodal ``objective``, and its values there."""
         scale = 1 / math.sqrt(max(self.spread(0.0), 1e-300))
-        tilts = np.clip(scale * _COARSE, 1e-9, 1e12)
+        tilts = np.clip(scale * _COARSE, 1e-9, 1e9)
         best = float(tilts[np.argmin(objective(tilts))])
         for ratio in (_COARSE[1] / _COARSE[0], (_COARSE[1] / _COARSE[0]) ** (1 / 6)):
             tilts = best * ratio**_FINE
@@ -174,7 +174,7 @@ class Survey:
         for i in np.flatnonzero(np.isin(self.tilts, self.saddle.tilt * _TILTS)):
             if excess[i] > limit:
                 continue
-            escape = min(_ESCAPE * tolerance * math.exp(-float(excess[i])), 1e-3)
+            escape = min(_ESCAPE * tolerance * math.exp(min(-float(excess[i]), 600.0)), 1e-3)
             window, width = self._around(int(i), total, escape, 1.0)
             if width < narrowest:
                 best, narrowest = window, width

@@ -90,12 +90,18 @@ class TiltedSum:
 
     def upper(self, node: int) -> float:
         """Return an upper bound on delta at the loss of ``node`` (counted from the first)."""
-        value = (self._excess(node) + self._doubt) * self._scale(node) * (1 + self.scale_error)
+        scale = self._scale(node)
+        if scale is None:
+            return 1.0
+        value = (self._excess(node) + self._doubt) * scale * (1 + self.scale_error)
         return min(self.mass_inf + self.above + value, 1.0)
 
     def lower(self, node: int) -> float:
         """Return a lower bound on delta at the loss of ``node``."""
-        value = (self._excess(node) - self._doubt) * self._scale(node) * (1 - self.scale_error)
+        scale = self._scale(node)
+        if scale is None:
+            return self.mass_inf
+        value = (self._excess(node) - self._doubt) * scale * (1 - self.scale_error)
         return self.mass_inf + max(value, 0.0)
 
     def delta_upper(self, epsilon: float) -> float:
@@ -171,9 +177,10 @@ class TiltedSum:
             return self.first
         return self.first + math.log((total - delta) / (total - at_first))
 
-    def _scale(self, node: int) -> float:
+    def _scale(self, node: int) -> float | None:
+        """Return what undoes the tilt, or None so far down that tilted sums underflow."""
         exponent = self.log_scale - self.tilt * (self.first + node * self.step)
-        return math.exp(min(exponent, 700.0))
+        return math.exp(exponent) if exponent < 600.0 else None
 
     @cached_property
     def _doubt(self) -> float:
