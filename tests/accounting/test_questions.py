@@ -247,10 +247,9 @@ class TestEstimates:
         exact = float(oracles.gaussian_and_response_delta(mu, 0.52, 50, epsilon))
         assert loss.estimate_delta(epsilon, method=method) == pytest.approx(exact, rel=1e-6)
 
-    @pytest.mark.parametrize("method", ["contour", "afa"])
-    def test_sampled_gaussian(self, method):
+    def test_sampled_gaussian(self):
         loss = 1000 * taut.gaussian(2.0).poisson(0.01)
-        assert loss.estimate_delta(0.6220303088, method=method) == pytest.approx(1e-5, rel=1e-4)
+        assert loss.estimate_delta(0.6220303088, method="afa") == pytest.approx(1e-5, rel=1e-4)
 
     def test_afa_inverts_to_epsilon(self):
         loss = 10 * taut.gaussian(5.0)
@@ -263,9 +262,13 @@ class TestEstimates:
         lower, upper = loss.epsilon_bounds(1e-25, 1e-6)
         assert loss.estimate_epsilon(1e-25) == pytest.approx((lower + upper) / 2, rel=1e-6)
 
-    def test_contour_of_a_sampled_run_agrees_with_the_bracket(self):
+    def test_contour_of_a_sampled_run_is_refused(self):
+        # No closed-form cumulant; the certified bracket is the better answer anyway.
         loss = 1000 * taut.gaussian(1.0).poisson(0.01)
-        assert loss.estimate_epsilon(1e-5) == pytest.approx(1.8282366665, rel=1e-6)
+        with pytest.raises(ValueError, match="closed-form"):
+            loss.estimate_epsilon(1e-5)
+        lower, upper = loss.epsilon_bounds(1e-5, 1e-6)
+        assert lower <= 1.8282366665 <= upper
 
     def test_afa_is_unsafe_at_large_epsilon(self):
         # The subtraction multiplies quadrature errors by exp(epsilon): why it is no default.

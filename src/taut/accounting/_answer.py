@@ -21,7 +21,7 @@ from taut.accounting._composer import LatticeEngine
 from taut.accounting._contour import Contour
 from taut.accounting._finite import FinitePair
 from taut.accounting._gaussian import GaussianPair
-from taut.accounting._lattice import TooManyNodes
+from taut.accounting._lattice import BeyondLattice
 from taut.accounting._pair import ROUNDING, Pair
 from taut.accounting._scout import Saddle, Scout
 from taut.accounting._tilted import TiltedSum
@@ -287,14 +287,13 @@ class _DeltaNear:
     def __init__(self, part: HalfSum, epsilon: float) -> None:
         self.part = part
         self._epsilon = epsilon
-        beyond = epsilon > part.max_loss + ROUNDING * (1 + abs(part.max_loss))
-        self._limit = not part.terms or beyond or part.mass_inf == 1
+        self._limit = not part.terms or epsilon >= part.max_loss or part.mass_inf == 1
         self._single = part.single
         self.ceiling = part.mass_inf
         if self._single is not None:
             self.ceiling = 1.0
         elif not self._limit:
-            self._log_delta = Scout(part.terms, 1e-30).at_epsilon(epsilon).log_delta
+            self._log_delta = Scout(part.terms, 1e-290).at_epsilon(epsilon).log_delta
             self.ceiling += math.exp(max(self._log_delta, -700.0))
 
     def curve(self, tolerance: float) -> tuple[Curve, Engine]:
@@ -324,7 +323,7 @@ class _DeltaNear:
                 return contour.delta, Engine.CONTOUR
         try:
             sides = LatticeEngine(self.part.terms, scout, saddle, tail).curve(tolerance)
-        except TooManyNodes:
+        except BeyondLattice:
             return partial(_chernoff_bounds, scout, self.part.mass_inf), Engine.CHERNOFF
         return partial(_lattice_bounds, *sides), Engine.LATTICE
 

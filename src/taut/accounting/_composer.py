@@ -10,10 +10,10 @@ import numpy as np
 
 from taut.accounting._bounds import Bounds
 from taut.accounting._lattice import (
+    BeyondLattice,
     Bracket,
     Lattice,
     Placement,
-    TooManyNodes,
     atoms_lattice,
     discretise,
     place,
@@ -63,16 +63,17 @@ class LatticeEngine:
         step = self._first_step(tolerance * max(self._saddle.epsilon, 1e-12))
         try:
             return self._refine(step, tolerance, start, bounds)[0]
-        except TooManyNodes:
+        except BeyondLattice:
             return start
 
     def stays_below(self, delta: float, epsilon: float) -> bool:
         """Return whether a rough look proves that epsilon(delta) is at most ``epsilon``."""
         step = self._first_step(_ROUGH * max(self._saddle.epsilon, 1e-12))
         try:
-            singles = [bracket.upper for bracket in self._singles(step, sharp=False)]
-            upper = self._side(singles, self._survey.window(_ROUGH), upper=True)
-        except TooManyNodes:
+            with np.errstate(invalid="raise", over="ignore", divide="ignore"):
+                singles = [bracket.upper for bracket in self._singles(step, sharp=False)]
+                upper = self._side(singles, self._survey.window(_ROUGH), upper=True)
+        except (BeyondLattice, ArithmeticError, ValueError):
             return False
         return upper.epsilon_upper(delta) <= epsilon
 
@@ -82,7 +83,7 @@ class LatticeEngine:
         Both answer at every epsilon, soundly, and sharply near the saddle.
 
         Raises:
-            TooManyNodes: if memory would not suffice at any reasonable step.
+            BeyondLattice: if memory would not suffice at any reasonable step.
         """
         epsilon = self._saddle.epsilon
 
@@ -111,7 +112,7 @@ class LatticeEngine:
         for _ in range(_ROUNDS):
             try:
                 lower, upper = self._compose(window, step)
-            except TooManyNodes:
+            except BeyondLattice:
                 if sides is None:
                     step *= 4
                     continue
@@ -125,7 +126,7 @@ class LatticeEngine:
             shrink = math.sqrt(tolerance * best.upper / found.gap) if found.gap > 0 else 0.5
             step *= min(max(0.85 * shrink, 0.1), 0.7)
         if sides is None:
-            raise TooManyNodes("at every step tried")
+            raise BeyondLattice("at every step tried")
         return best, *sides
 
     def _first_step(self, gap: float) -> float:
@@ -150,11 +151,15 @@ class LatticeEngine:
 
     def _compose(self, window: Window, step: float) -> tuple[TiltedSum, TiltedSum]:
         """Return the sum rounded down and rounded up, on a lattice of about ``step``."""
-        singles = self._singles(step)
-        return (
-            self._side([bracket.lower for bracket in singles], window, upper=False),
-            self._side([bracket.upper for bracket in singles], window, upper=True),
-        )
+        try:
+            with np.errstate(invalid="raise", over="ignore", divide="ignore"):
+                singles = self._singles(step)
+                return (
+                    self._side([bracket.lower for bracket in singles], window, upper=False),
+                    self._side([bracket.upper for bracket in singles], window, upper=True),
+                )
+        except (ArithmeticError, ValueError) as error:
+            raise BeyondLattice(str(error)) from error
 
     def _singles(self, step: float, *, sharp: bool = True) -> list[Bracket]:
         """Return one copy of every loss on a lattice; all would share one step once coarsened.

@@ -133,7 +133,7 @@ def _write(release: Primitive, moved: int, events: Any) -> Any:
             return events.LaplaceDpEvent(moved * release.scale / release.sensitivity)
         case DiscreteLaplace() if release.sensitivity % moved == 0:
             return events.DiscreteLaplaceDpEvent(1 / release.scale, release.sensitivity // moved)
-        case RandomizedResponse():
+        case RandomizedResponse() if moved == 2:
             return events.RandomizedResponseDpEvent(2 * min(release.p, 1 - release.p), 2)
         case Poisson():
             return events.PoissonSampledDpEvent(release.rate, _write(release.base, moved, events))

@@ -88,7 +88,8 @@ class FinitePair(Pair):
 def finite_pair(p: Vector, q: Vector) -> FinitePair:
     """Return the pair of two probability vectors over the same outcomes."""
     shared = (p > 0) & (q > 0)
-    losses = np.log(p[shared]) - np.log(q[shared])
+    losses = np.log(p[shared] / q[shared])
+    losses = np.where(losses == 0, 0.0, np.nextafter(losses, math.inf))  # to the safe side
     order = np.argsort(losses)
     return FinitePair(
         tuple(losses[order].tolist()),

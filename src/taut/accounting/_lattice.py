@@ -25,10 +25,10 @@ from taut.accounting._pair import Pair, Vector
 
 __all__ = [
     "ALIGNMENT",
+    "BeyondLattice",
     "Bracket",
     "Lattice",
     "Placement",
-    "TooManyNodes",
     "Widths",
     "atoms_lattice",
     "discretise",
@@ -48,8 +48,8 @@ ALIGNMENT = 1e-10
 """An atom this close to a node, in steps, is taken to sit on it; the error is accounted for."""
 
 
-class TooManyNodes(Exception):
-    """A lattice needs more nodes than memory should hold."""
+class BeyondLattice(Exception):
+    """A sum needs more nodes than memory should hold, or leaves the range of floats."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _nodes(reach: Vector, placement: Placement, widths: Widths | None) -> NDArra
     last = max(math.ceil((reach[-1] - offset) / step + ALIGNMENT), first + 1)
     if widths is None or last - first < _FEW_NODES:
         if last - first > _MOST_NODES:
-            raise TooManyNodes(f"{last - first} cells")
+            raise BeyondLattice(f"{last - first} cells")
         return np.arange(first, last + 1)
     # Runs of equal width: neighbours of different width waste mass when rounded down.
     widest = max(math.floor(math.log2(max(widths.widest / step, 1.0))), 0)
@@ -165,7 +165,7 @@ def _nodes(reach: Vector, placement: Placement, widths: Widths | None) -> NDArra
         stop = last if turn == power.size else math.floor((widths.losses[turn] - offset) / step)
         whole = max((stop - start) // stride, 0) * stride
         if whole // stride > _MOST_NODES:
-            raise TooManyNodes(f"{whole // stride} cells")
+            raise BeyondLattice(f"{whole // stride} cells")
         runs.append(np.arange(start, start + whole, stride))
         start += whole
     return np.concatenate([*runs, np.unique([start, last])])

@@ -118,7 +118,8 @@ class RandomizedResponse(Primitive):
         p = max(self.p, 1 - self.p)
         if p == 1:
             return FinitePair((), (), 1.0, 1.0)
-        return binary_pair(math.log(p) - math.log1p(-p))
+        loss = math.log(p) - math.log1p(-p)
+        return binary_pair(math.nextafter(loss, math.inf) if loss > 0 else 0.0)
 
 
 @dataclass(frozen=True)

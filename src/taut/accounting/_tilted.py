@@ -20,8 +20,8 @@ from scipy.fft import irfft, next_fast_len, rfft
 from taut.accounting._finite import FinitePair
 from taut.accounting._lattice import (
     ALIGNMENT,
+    BeyondLattice,
     Lattice,
-    TooManyNodes,
     lowest_node,
     round_cells,
 )
@@ -152,7 +152,10 @@ class TiltedSum:
             return total + (bound(0) - total) * math.exp(epsilon - self.first)
         left, right = bound(node), bound(node + 1)
         rest = epsilon - self.first - node * self.step
-        share = math.expm1(rest) / math.expm1(self.step)
+        if self.step > 600:
+            share = math.exp(rest - self.step)
+        else:
+            share = math.expm1(rest) / math.expm1(self.step)
         return left + (right - left) * min(max(share, 0.0), 1.0)
 
     def _last_above(self, delta: float, bound: Callable[[int], float], low: int, high: int) -> int:
@@ -169,7 +172,11 @@ class TiltedSum:
         """Return where the chord from ``node`` to the next one falls to ``delta``."""
         left, right = bound(node), bound(node + 1)
         share = (left - delta) / (left - right)
-        return self.first + node * self.step + math.log1p(share * math.expm1(self.step))
+        if self.step > 600:
+            rest = max(self.step + math.log(max(share, 1e-300)), 0.0)
+        else:
+            rest = math.log1p(share * math.expm1(self.step))
+        return self.first + node * self.step + rest
 
     def _below_window(self, total: float, at_first: float, delta: float) -> float:
         """Return where the chord from ``total`` at t = 0 to the first node falls to ``delta``."""
@@ -316,7 +323,7 @@ def compose(terms: Sequence[tuple[Lattice, int]], window: Window) -> TiltedSum:
     first = max(math.floor((bottom - origin) / step), least)
     last = min(math.ceil((top - origin) / step), most)
     if last - first > _LARGEST:
-        raise TooManyNodes(f"{last - first} nodes")
+        raise BeyondLattice(f"{last - first} nodes")
     size = next_fast_len(max(last - first + 1, 2), real=True)
     # Chernoff's bounds on what lies outside, tilted and not.
     low_end, high_end = origin + first * step, origin + last * step
