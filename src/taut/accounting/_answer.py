@@ -159,7 +159,14 @@ def epsilon_bounds(sums: Sequence[HalfSum], delta: float, tolerance: float) -> A
         floor = max(answer.bounds.lower for answer in answers)
         if not question.stays_below(floor):
             answers.append(question.answer(tolerance))
-    return _worst(answers)
+    answer = _worst(answers)
+    lower, upper = answer.bounds
+    # A loss that is zero but for rounding proves nothing.
+    noise = ROUNDING * max(part.count + 1 for part in sums)
+    if answer.engine not in (Engine.LIMIT, Engine.EXACT):
+        upper, lower = upper * (1 + ROUNDING) + noise, lower * (1 - ROUNDING) - noise
+    lower = lower if lower > noise else 0.0
+    return Answer(Bounds(lower, upper if upper > noise else 0.0), answer.half, answer.engine)
 
 
 def delta_bounds(sums: Sequence[HalfSum], epsilon: float, tolerance: float) -> Answer:
