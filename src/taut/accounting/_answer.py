@@ -164,9 +164,10 @@ def epsilon_bounds(sums: Sequence[HalfSum], delta: float, tolerance: float) -> A
     # A loss that is zero but for rounding proves nothing.
     noise = ROUNDING * max(part.count + 1 for part in sums)
     if answer.engine not in (Engine.LIMIT, Engine.EXACT):
-        upper, lower = upper * (1 + ROUNDING) + noise, lower * (1 - ROUNDING) - noise
+        upper = upper * (1 + ROUNDING) + noise if upper > 0 else 0.0
+        lower = lower * (1 - ROUNDING) - noise
     lower = lower if lower > noise else 0.0
-    return Answer(Bounds(lower, upper if upper > noise else 0.0), answer.half, answer.engine)
+    return Answer(Bounds(lower, upper), answer.half, answer.engine)
 
 
 def delta_bounds(sums: Sequence[HalfSum], epsilon: float, tolerance: float) -> Answer:
