@@ -304,8 +304,8 @@ def _check_finite(bounds, delta, pairs):
         check_epsilon(bounds, delta, partial(oracles.finite_delta, pairs), oracle_error=1e-14)
 
 
-    @pytest.mark.slow
 class TestFinitePairs:
+    @pytest.mark.slow
     @given(pair=finite_pairs(), count=st.integers(1, 4), half=HALVES, delta=deltas)
     def test_repeated(self, pair, count, half, delta):
         p, q = pair
