@@ -305,7 +305,6 @@ def _check_finite(bounds, delta, pairs):
 
 
 class TestFinitePairs:
-    @pytest.mark.slow
     @given(pair=finite_pairs(), count=st.integers(1, 4), half=HALVES, delta=deltas)
     def test_repeated(self, pair, count, half, delta):
         p, q = pair

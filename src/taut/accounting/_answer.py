@@ -84,7 +84,11 @@ class HalfSum:
         masses = [(pair.top_mass, n) for pair, n in self.terms]
         log_mass = math.fsum(n * math.log(mass) if mass > 0 else -math.inf for mass, n in masses)
         share = (delta - self.mass_inf) * math.exp(min(-log_mass, 700.0))
-        return max(self.max_loss * (1 - ROUNDING) + math.log1p(-share), 0.0) if share < 1 else 0.0
+        if share >= 1:
+            return 0.0
+        # A loss is the logarithm of a rounded ratio: its error is absolute, not relative.
+        least = self.max_loss * (1 - ROUNDING) - ROUNDING * self.count
+        return max(least + math.log1p(-share), 0.0)
 
     @property
     def count(self) -> int:
@@ -203,7 +207,9 @@ class _EpsilonAt:
             self._tail = _tail(delta - part.mass_inf, tolerance, part.count)
             self._scout = Scout(part.terms, self._tail)
             self._saddle = self._scout.at_delta(delta - part.mass_inf)
-            self.ceiling = min(self._saddle.epsilon, part.max_loss * (1 + ROUNDING))
+            self.ceiling = min(
+                self._saddle.epsilon, part.max_loss * (1 + ROUNDING) + ROUNDING * part.count
+            )
 
     def answer(self, tolerance: float) -> Answer:
         """Return certified bounds."""
@@ -216,7 +222,7 @@ class _EpsilonAt:
             return Answer(Bounds(0.0, 0.0), part.half, Engine.CHERNOFF)
         floor = part.near_top(self._delta)
         if floor >= (1 - tolerance) * part.max_loss and part.attained == part:
-            upper = part.max_loss * (1 + ROUNDING)
+            upper = part.max_loss * (1 + ROUNDING) + ROUNDING * part.count
             return Answer(Bounds(floor, upper), part.half, Engine.LIMIT)
         (lower, upper), engine = self._compute(tolerance)
         lower = max(lower, floor)
