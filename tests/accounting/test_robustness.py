@@ -255,14 +255,13 @@ class TestExtremes:
         sane(bounds)
         assert bounds.gap <= 1e-3 * bounds.upper
 
-    @pytest.mark.parametrize(("count", "gap"), [(10**7, 1e-3), (10**9, 2e-2)])
-    def test_very_many_steps(self, count, gap):
-        # Certified rounding noise grows with the count, and widens the bracket past 10^8 steps.
+    @pytest.mark.parametrize("count", [10**7, 10**9])
+    def test_very_many_steps(self, count):
         loss = count * taut.gaussian(math.sqrt(count) / 10).poisson(0.1)
         bounds = loss.epsilon_bounds(1e-5)
-        assert bounds.gap <= gap * bounds.upper
+        assert bounds.gap <= 1e-3 * bounds.upper
         # For so many faint steps the sum is Gaussian with mu = rate sqrt(count) / sigma.
-        assert bounds.upper == pytest.approx(taut.gaussian(1.0).epsilon(1e-5), rel=2e-2)
+        assert bounds.upper == pytest.approx(taut.gaussian(1.0).epsilon(1e-5), rel=5e-3)
 
     @pytest.mark.parametrize("delta", [1e-50, 1e-100, 1e-200])
     def test_tiny_delta(self, delta):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taut.accounting._bounds import Bounds
+from taut.accounting._convolution import Window, compose
 from taut.accounting._lattice import (
     BeyondLattice,
     Bracket,
@@ -20,7 +21,7 @@ from taut.accounting._lattice import (
 )
 from taut.accounting._pair import Pair
 from taut.accounting._scout import Saddle, Scout
-from taut.accounting._tilted import TiltedSum, Window, compose
+from taut.accounting._tilted import TiltedSum
 
 __all__ = ["LatticeEngine"]
 

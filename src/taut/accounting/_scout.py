@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from taut.accounting._convolution import Window
 from taut.accounting._lattice import Widths, upper_masses
 from taut.accounting._pair import Pair, Vector
-from taut.accounting._tilted import Window
 
 __all__ = ["Saddle", "Scout", "Survey"]
 
