@@ -24,6 +24,7 @@ Complex = NDArray[np.complex128]
 _TINY = 1e-60
 _LARGEST = 2**23  # nodes of a window
 _NEGLIGIBLE = -80.0  # log magnitude below which a Fourier coefficient is dropped
+_MANY = 64  # copies; kept coefficients then exceed 1/4
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def _convolve(
     unit = ROUNDING / 2 * math.log2(size)
     norm = _norm(weights)
     noise = sum(count * unit * _norm(part) for part, count in zip(masses, counts, strict=True))
-    if len(terms) == 1:
+    if len(terms) == 1 and counts[0] >= _MANY:
         # Each coefficient is also off by ``unit`` at most, for the masses sum to one. The power
         # then multiplies it by the count and by the coefficient to the count less one, whose
         # modulus is the one of the result over that of a kept coefficient: near one for many
