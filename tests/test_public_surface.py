@@ -18,9 +18,13 @@ def public_names(module: ModuleType) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("module", [taut.accounting, taut.errors])
+@pytest.mark.parametrize("module", [taut.accounting.renyi, taut.errors])
 def test_all_is_what_is_public(module):
     assert module.__all__ == public_names(module)
+
+
+def test_accounting_shows_its_names_and_one_module():
+    assert taut.accounting.__all__ == sorted([*public_names(taut.accounting), "renyi"])
 
 
 def test_top_level_shows_accounting_errors_and_version():

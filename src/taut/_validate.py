@@ -11,6 +11,7 @@ import math
 from numbers import Integral, Real
 
 __all__ = [
+    "WrongType",
     "below_one",
     "finite",
     "integer",
@@ -19,6 +20,13 @@ __all__ = [
     "positive_integer",
     "probability",
 ]
+
+
+_MOST = 10**18  # beyond it counts times losses leave the precision of floats
+
+
+class WrongType(TypeError, ValueError):
+    """An argument of the wrong type, for callers that expect either exception."""
 
 
 def finite(**argument: object) -> float:
@@ -94,7 +102,9 @@ def _only(argument: dict[str, object]) -> tuple[str, object]:
 
 def _real(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a real number, got {name}={value!r}")
+        raise WrongType(
+            f"{name} must be a real number, got {name}={value!r}; convert it with float(...)"
+        )
     try:
         return float(value)
     except OverflowError:
@@ -103,7 +113,10 @@ def _real(name: str, value: object) -> float:
 
 def _integral(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(
+        raise WrongType(
             f"{name} must be an integer, got {name}={value!r}; convert it with int(...)"
         )
-    return int(value)
+    number = int(value)
+    if number > _MOST:
+        raise ValueError(f"{name} must be at most 10^18, got {name}={value!r}")
+    return number

@@ -8,8 +8,9 @@ import mpmath as mp
 
 from taut import Bounds
 from taut.accounting._adjacency import Half
-from taut.accounting._answer import Answer, HalfSum, delta_bounds, epsilon_bounds
+from taut.accounting._answer import Answer, delta_bounds, epsilon_bounds
 from taut.accounting._gaussian import GaussianPair
+from taut.accounting._half_sum import HalfSum
 from taut.accounting._pair import Pair
 
 SMALLEST = 1e-300

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from taut.accounting._adjacency import Half
-from taut.accounting._answer import HalfSum, epsilon_bounds
+from taut.accounting._answer import epsilon_bounds
 from taut.accounting._exponential import exponential_mechanism_pair, laplace_pair
 from taut.accounting._gaussian import GaussianPair, VariancePair
+from taut.accounting._half_sum import HalfSum
 from taut.accounting._lattice import _lift, discretise, place
 from taut.accounting._sampling import ReplaceSampledPair, SampledPair
 

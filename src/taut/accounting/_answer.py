@@ -19,24 +19,22 @@ from taut.accounting._adjacency import Half
 from taut.accounting._bounds import Bounds, falls_below
 from taut.accounting._composer import LatticeEngine
 from taut.accounting._contour import Contour
-from taut.accounting._finite import FinitePair
-from taut.accounting._gaussian import GaussianPair
+from taut.accounting._half_sum import HalfSum
 from taut.accounting._lattice import BeyondLattice
 from taut.accounting._pair import ROUNDING, Pair
-from taut.accounting._scout import Saddle, Scout
+from taut.accounting._scout import SHARP, Saddle, Scout
 from taut.accounting._tilted import TiltedSum
 
 __all__ = [
     "Answer",
     "Engine",
-    "HalfSum",
     "delta_bounds",
     "delta_curve",
     "epsilon_bounds",
-    "merge_gaussians",
 ]
 
 _SMALLEST = 1e-300  # below it floating point loses relative precision
+_SHARES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)  # of delta, or of epsilon, tried in a split
 _TAIL = 1e-3  # share of delta, times the tolerance, that cut tails may add
 
 
@@ -47,6 +45,8 @@ class Engine(StrEnum):
     CONTOUR = "shifted contour"
     LATTICE = "tilted lattice"
     CHERNOFF = "Chernoff bound"
+    RENYI = "Renyi divergences of the whole sum"
+    SPLIT = "delta split between dominating pairs and Renyi divergences"
     LIMIT = "limit case"
 
 
@@ -59,103 +59,21 @@ class Answer:
     engine: Engine
 
 
-@dataclass(frozen=True)
-class HalfSum:
-    """A sum of losses in one direction, with Gaussians merged and null losses dropped."""
-
-    half: Half
-    terms: tuple[tuple[Pair, int], ...]
-
-    @property
-    def mass_inf(self) -> float:
-        """Probability of an infinite loss."""
-        logs = [n * math.log1p(-p.mass_inf) if p.mass_inf < 1 else -math.inf for p, n in self.terms]
-        return -math.expm1(math.fsum(logs)) if logs else 0.0
-
-    @property
-    def max_loss(self) -> float:
-        """The largest finite loss."""
-        return math.fsum(n * pair.max_loss for pair, n in self.terms)
-
-    def near_top(self, delta: float) -> float:
-        """Return a lower bound on epsilon from the event that every loss is the largest."""
-        if math.isinf(self.max_loss):
-            return 0.0
-        masses = [(pair.top_mass, n) for pair, n in self.terms]
-        log_mass = math.fsum(n * math.log(mass) if mass > 0 else -math.inf for mass, n in masses)
-        share = (delta - self.mass_inf) * math.exp(min(-log_mass, 700.0))
-        if share >= 1:
-            return 0.0
-        # A loss is the logarithm of a rounded ratio: its error is absolute, not relative.
-        least = self.max_loss * (1 - ROUNDING) - ROUNDING * self.count
-        return max(least + math.log1p(-share), 0.0)
-
-    @property
-    def count(self) -> int:
-        """How many losses are summed."""
-        return sum(n for _, n in self.terms)
-
-    @property
-    def single(self) -> Pair | None:
-        """The only loss, if there is but one."""
-        return self.terms[0][0] if self.count == 1 else None
-
-    @property
-    def attained(self) -> HalfSum:
-        """A sum that releases of these kinds really reach, for lower bounds."""
-        return HalfSum(self.half, tuple((pair.attained, n) for pair, n in self.terms))
-
-    @property
-    def suits_contour(self) -> bool:
-        """Whether all cumulants are closed formulas and a Gaussian makes the integrand decay."""
-        return all(pair.closed_form for pair, _ in self.terms) and any(
-            pair.gaussian_mu for pair, _ in self.terms
-        )
-
-
-def merge_gaussians(half: Half, terms: Sequence[tuple[Pair, int]]) -> HalfSum:
-    """Return the sum with all Gaussian losses merged into one, and all constant ones, exactly."""
-    mu = math.sqrt(math.fsum(n * pair.gaussian_mu**2 for pair, n in terms))
-    merged: list[tuple[Pair, int]] = [(GaussianPair(mu), 1)] if mu else []
-    certain: list[tuple[FinitePair, int]] = []
-    for pair, n in terms:
-        constant = _constant(pair)
-        if constant is not None:
-            certain.append((constant, n))
-        elif not pair.gaussian_mu and not _is_null(pair):
-            merged.append((pair, n))
-    if any(not _is_null(pair) for pair, _ in certain):
-        merged.append((_sum_of_certain(certain), 1))
-    return HalfSum(half, tuple(merged))
-
-
-def _constant(pair: Pair) -> FinitePair | None:
-    """Return a loss that has at most one finite value as a finite pair, else None."""
-    if pair.continuous:
-        return None
-    losses, masses, _ = pair.atoms(_SMALLEST)
-    if losses.size > 1:
-        return None
-    with np.errstate(divide="ignore"):
-        values, logs = tuple(losses.tolist()), tuple(np.log(masses).tolist())
-    return FinitePair(values, logs, pair.mass_inf, pair.mass_minus_inf)
-
-
-def _sum_of_certain(terms: Sequence[tuple[FinitePair, int]]) -> FinitePair:
-    """Return the sum of losses that have at most one finite value."""
-    if any(not pair.losses for pair, _ in terms):
-        return FinitePair((), (), 1.0, 1.0)
-    return FinitePair(
-        (math.fsum(n * pair.losses[0] for pair, n in terms),),
-        (math.fsum(n * pair.log_masses[0] for pair, n in terms),),
-        -math.expm1(math.fsum(n * math.log1p(-pair.mass_inf) for pair, n in terms)),
-        -math.expm1(math.fsum(n * math.log1p(-pair.mass_minus_inf) for pair, n in terms)),
-    )
-
-
 def epsilon_bounds(sums: Sequence[HalfSum], delta: float, tolerance: float) -> Answer:
     """Return the epsilon at ``delta`` of the worse half."""
-    questions = [_EpsilonAt(part, delta, tolerance) for part in dict.fromkeys(sums)]
+    main = [part.without_dust(tolerance) for part in sums]
+    dust = max(part.dust(tolerance) for part in sums)
+    if dust:
+        # Dropping a release is post-processing, and no loss is larger than its largest value.
+        rest = epsilon_bounds(main, delta, tolerance / 2)
+        lower, upper = rest.bounds
+        if dust <= tolerance / 2 * upper:
+            return Answer(Bounds(lower, upper + dust), rest.half, rest.engine)
+    return _epsilon_bounds(sums, delta, tolerance)
+
+
+def _epsilon_bounds(sums: Sequence[HalfSum], delta: float, tolerance: float) -> Answer:
+    questions = [_epsilon_question(part, delta, tolerance) for part in dict.fromkeys(sums)]
     questions.sort(key=lambda question: -question.ceiling)
     answers = [questions[0].answer(tolerance)]
     for question in questions[1:]:
@@ -171,12 +89,27 @@ def epsilon_bounds(sums: Sequence[HalfSum], delta: float, tolerance: float) -> A
         upper = upper * (1 + ROUNDING) + noise if upper > 0 else 0.0
         lower = lower * (1 - ROUNDING) - noise
     lower = lower if lower > noise else 0.0
-    return Answer(Bounds(lower, upper), answer.half, answer.engine)
+    return Answer(Bounds(lower, max(upper, 0.0)), answer.half, answer.engine)
 
 
 def delta_bounds(sums: Sequence[HalfSum], epsilon: float, tolerance: float) -> Answer:
     """Return the delta at ``epsilon`` of the worse half."""
-    questions = [_DeltaNear(part, epsilon) for part in dict.fromkeys(sums)]
+    main = [part.without_dust(tolerance) for part in sums]
+    dust = max(part.dust(tolerance) for part in sums)
+    if dust:
+        rest = delta_bounds(main, epsilon, tolerance / 2)
+        lower = rest.bounds.lower
+        # delta(e) of the sum is at most that of the rest at e - dust; below zero profiles rise by
+        # no more than the shift.
+        shifted = delta_bounds(main, max(epsilon - dust, 0.0), tolerance / 2).bounds.upper
+        above = min(shifted + max(dust - epsilon, 0.0), 1.0)
+        if above - lower <= tolerance * above:
+            return Answer(Bounds(lower, above), rest.half, rest.engine)
+    return _delta_bounds(sums, epsilon, tolerance)
+
+
+def _delta_bounds(sums: Sequence[HalfSum], epsilon: float, tolerance: float) -> Answer:
+    questions = [_delta_question(part, epsilon) for part in dict.fromkeys(sums)]
     questions.sort(key=lambda question: -question.ceiling)
     answers: list[Answer] = []
     for question in questions:
@@ -189,7 +122,19 @@ def delta_bounds(sums: Sequence[HalfSum], epsilon: float, tolerance: float) -> A
 def _worst(answers: Sequence[Answer]) -> Answer:
     worst = max(answers, key=lambda answer: answer.bounds.upper)
     lower = max(answer.bounds.lower for answer in answers)
-    return Answer(Bounds(lower, worst.bounds.upper), worst.half, worst.engine)
+    # Adding zero turns a negative zero into a plain one.
+    return Answer(Bounds(lower + 0.0, worst.bounds.upper + 0.0), worst.half, worst.engine)
+
+
+def _epsilon_question(
+    part: HalfSum, delta: float, tolerance: float
+) -> _EpsilonAt | _EpsilonWithCurves:
+    question = _EpsilonWithCurves if part.curves else _EpsilonAt
+    return question(part, delta, tolerance)
+
+
+def _delta_question(part: HalfSum, epsilon: float) -> _DeltaNear | _DeltaWithCurves:
+    return _DeltaWithCurves(part, epsilon) if part.curves else _DeltaNear(part, epsilon)
 
 
 class _EpsilonAt:
@@ -200,47 +145,46 @@ class _EpsilonAt:
         self._delta = delta
         self._limit = _limit_epsilon(part, delta)
         if self._limit is not None:
-            self.ceiling = self._limit
+            self.ceiling = self._limit.upper
         elif part.single is not None:
             self.ceiling = math.inf
         else:
             self._tail = _tail(delta - part.mass_inf, tolerance, part.count)
             self._scout = Scout(part.terms, self._tail)
             self._saddle = self._scout.at_delta(delta - part.mass_inf)
-            self.ceiling = min(
-                self._saddle.epsilon, part.max_loss * (1 + ROUNDING) + ROUNDING * part.count
-            )
+            self.ceiling = min(self._saddle.epsilon, part.max_loss)
 
     def answer(self, tolerance: float) -> Answer:
         """Return certified bounds."""
         part = self._part
         if self._limit is not None:
-            return Answer(Bounds(self._limit, self._limit), part.half, Engine.LIMIT)
+            return Answer(self._limit, part.half, Engine.LIMIT)
         if part.single is not None:
-            return Answer(_invert(part.single, self._delta), part.half, Engine.EXACT)
+            return Answer(_invert_single(part.single, self._delta), part.half, Engine.EXACT)
         if self.ceiling <= 0:
             return Answer(Bounds(0.0, 0.0), part.half, Engine.CHERNOFF)
         floor = part.near_top(self._delta)
         if floor >= (1 - tolerance) * part.max_loss and part.attained == part:
-            upper = part.max_loss * (1 + ROUNDING) + ROUNDING * part.count
-            return Answer(Bounds(floor, upper), part.half, Engine.LIMIT)
-        (lower, upper), engine = self._compute(tolerance)
-        lower = max(lower, floor)
+            return Answer(Bounds(floor, part.max_loss), part.half, Engine.LIMIT)
         if part.attained != part:
-            lower = _EpsilonAt(part.attained, self._delta, tolerance).answer(tolerance).bounds.lower
+            reached = _EpsilonAt(part.attained, self._delta, tolerance).answer(tolerance)
+            floor = reached.bounds.lower
+        (lower, upper), engine = self._compute(tolerance, floor)
+        lower = max(lower, floor) if part.attained == part else floor
         if upper >= self.ceiling:
             engine = Engine.CHERNOFF
-        return Answer(Bounds(lower, min(upper, self.ceiling)), part.half, engine)
+        upper = min(upper, self.ceiling)
+        return Answer(Bounds(min(lower, upper), upper), part.half, engine)
 
-    def _compute(self, tolerance: float) -> tuple[Bounds, Engine]:
-        """Return bounds for the pairs as they are."""
+    def _compute(self, tolerance: float, floor: float) -> tuple[Bounds, Engine]:
+        """Return bounds for the pairs as they are; ``floor`` is a lower bound already known."""
         if self._part.suits_contour:
             contour = Contour(self._part.terms, self._saddle, self._scout)
             if contour.certified:
                 bounds = _invert_contour(contour, self._delta, self.ceiling)
                 if bounds.gap <= tolerance * bounds.upper:
                     return bounds, Engine.CONTOUR
-        return self._engine().epsilon(self._delta, tolerance), Engine.LATTICE
+        return self._engine().epsilon(self._delta, tolerance, floor), Engine.LATTICE
 
     def stays_below(self, epsilon: float) -> bool:
         """Return whether little work proves that the answer is at most ``epsilon``."""
@@ -255,16 +199,26 @@ class _EpsilonAt:
         return LatticeEngine(self._part.terms, self._scout, self._saddle, self._tail)
 
 
-def _limit_epsilon(part: HalfSum, delta: float) -> float | None:
+def _limit_epsilon(part: HalfSum, delta: float) -> Bounds | None:
     """Return epsilon where no computation is needed."""
     if not part.terms:
-        return 0.0
-    if part.mass_inf > delta * (1 + ROUNDING):
-        return math.inf
-    if delta - part.mass_inf <= ROUNDING * delta:
-        largest = max(part.max_loss, 0.0)
-        return largest * (1 + ROUNDING) if part.count > 1 else largest
-    return None
+        return Bounds(0.0, 0.0)
+    if delta < part.mass_inf - part.mass_error:
+        return Bounds(math.inf, math.inf)
+    if delta > part.mass_inf + part.mass_error:
+        return None
+    if part.mass_error:  # whether the infinite mass fits is a matter of rounding
+        return Bounds(part.near_top(part.mass_inf + 2 * part.mass_error), math.inf)
+    largest = max(part.max_loss, 0.0)
+    return Bounds(max(largest * (1 - 8 * ROUNDING), 0.0), largest)
+
+
+def _invert_single(pair: Pair, delta: float) -> Bounds:
+    """Return the epsilon of a single loss, with a lower bound that some release reaches."""
+    bounds = _invert(pair, delta)
+    if pair.tight:
+        return bounds
+    return Bounds(min(_invert(pair.attained, delta).lower, bounds.upper), bounds.upper)
 
 
 def _invert(pair: Pair, delta: float) -> Bounds:
@@ -279,7 +233,9 @@ def _invert(pair: Pair, delta: float) -> Bounds:
     if upper == 0:
         return Bounds(0.0, 0.0)
     # The losses themselves are rounded.
-    return Bounds(max(lower * (1 - ROUNDING) - ROUNDING, 0.0), upper * (1 + ROUNDING) + ROUNDING)
+    hair = ROUNDING + pair.loss_error
+    upper = min(upper * (1 + ROUNDING) + hair, max(pair.max_loss + pair.loss_error, 0.0))
+    return Bounds(min(max(lower * (1 - ROUNDING) - hair, 0.0), upper), upper)
 
 
 def _invert_contour(contour: Contour, delta: float, guess: float) -> Bounds:
@@ -314,29 +270,30 @@ class _DeltaNear:
         """Return certified bounds on delta as a function, sharp near epsilon."""
         part = self.part
         if self._limit:
-            return lambda _: Bounds(part.mass_inf, part.mass_inf), Engine.LIMIT
+            return partial(_limit_bounds, part), Engine.LIMIT
         if self._single is not None:
-            return partial(_exact_bounds, self._single), Engine.EXACT
+            return partial(_single_bounds, self._single), Engine.EXACT
         tail = _tail(math.exp(max(self._log_delta, -600.0)), 1e-4 * tolerance, part.count)
         scout = Scout(part.terms, tail)
         saddle = scout.at_epsilon(self._epsilon)
-        curve, engine = self._compute(scout, saddle, tail, tolerance)
-        if part.attained != part:
-            floor = _DeltaNear(part.attained, self._epsilon).curve(tolerance)[0]
-            curve = partial(_mixed_bounds, floor, curve, scout, part.mass_inf)
-        return curve, engine
+        if part.attained == part:
+            return self._compute(scout, saddle, tail, tolerance, 0.0)
+        reached = _DeltaNear(part.attained, self._epsilon).curve(tolerance)[0]
+        floor = reached(self._epsilon).lower
+        curve, engine = self._compute(scout, saddle, tail, tolerance, floor)
+        return partial(_mixed_bounds, reached, curve, scout, part.mass_inf), engine
 
     def _compute(
-        self, scout: Scout, saddle: Saddle, tail: float, tolerance: float
+        self, scout: Scout, saddle: Saddle, tail: float, tolerance: float, floor: float
     ) -> tuple[Curve, Engine]:
-        """Return bounds for the pairs as they are."""
+        """Return bounds for the pairs as they are; ``floor`` is a lower bound already known."""
         if self.part.suits_contour:
             contour = Contour(self.part.terms, saddle, scout)
             bounds = contour.delta(self._epsilon)
             if contour.certified and bounds.gap <= tolerance * bounds.upper:
                 return contour.delta, Engine.CONTOUR
         try:
-            sides = LatticeEngine(self.part.terms, scout, saddle, tail).curve(tolerance)
+            sides = LatticeEngine(self.part.terms, scout, saddle, tail).curve(tolerance, floor)
         except BeyondLattice:
             return partial(_chernoff_bounds, scout, self.part.mass_inf), Engine.CHERNOFF
         return partial(_lattice_bounds, *sides), Engine.LATTICE
@@ -344,7 +301,84 @@ class _DeltaNear:
 
 def delta_curve(part: HalfSum, epsilon: float, tolerance: float) -> Curve:
     """Return certified bounds on delta of one half as a function, sharp near ``epsilon``."""
-    return _DeltaNear(part, epsilon).curve(tolerance)[0]
+    return _delta_question(part, epsilon).curve(tolerance)[0]
+
+
+class _EpsilonWithCurves:
+    """epsilon(delta) of a half in which some releases are known by Renyi divergences only.
+
+    Two routes are sound, and the better one is taken (docs/theory/renyi.md): Renyi divergences of
+    everything, or delta split between the pairs and the rest, whose epsilons then add up.
+    """
+
+    def __init__(self, part: HalfSum, delta: float, tolerance: float) -> None:
+        self._part = part
+        self._delta = delta
+        room = delta - part.mass_inf
+        self.ceiling = math.inf
+        if room > ROUNDING * delta:
+            tail = _tail(room, tolerance, part.count)
+            whole = Scout(part.terms, tail, part.curves, SHARP).at_delta(room)
+            self.ceiling = max(whole.epsilon, 0.0)
+
+    def answer(self, tolerance: float) -> Answer:
+        """Return certified bounds; below, the releases without a pair may reveal nothing."""
+        part, engine, upper = self._part, Engine.RENYI, self.ceiling
+        lower = 0.0
+        if part.terms:
+            lower = _EpsilonAt(part.pairs, self._delta, tolerance).answer(tolerance).bounds.lower
+        if part.terms and math.isfinite(lower):
+            split = min(self._split(share, tolerance) for share in _SHARES)
+            if split < upper:
+                engine, upper = Engine.SPLIT, split
+        return Answer(Bounds(min(lower, upper), upper), part.half, engine)
+
+    def stays_below(self, epsilon: float) -> bool:
+        """Return whether the Renyi route alone proves an answer of at most ``epsilon``."""
+        return self.ceiling <= epsilon
+
+    def _split(self, share: float, tolerance: float) -> float:
+        """Return the epsilon when the pairs get ``share`` of delta."""
+        pairs = _EpsilonAt(self._part.pairs, share * self._delta, tolerance).answer(tolerance)
+        rest = Scout((), 0.0, self._part.curves).at_delta((1 - share) * self._delta)
+        return pairs.bounds.upper + max(rest.epsilon, 0.0)
+
+
+class _DeltaWithCurves:
+    """delta(epsilon) of a half in which some releases are known by Renyi divergences only."""
+
+    def __init__(self, part: HalfSum, epsilon: float) -> None:
+        self.part = part
+        self._epsilon = epsilon
+        self._whole = Scout(part.terms, 1e-290, part.curves, SHARP)
+        self.ceiling = min(part.mass_inf + math.exp(self._whole.at_epsilon(epsilon).log_delta), 1.0)
+
+    def curve(self, tolerance: float) -> tuple[Curve, Engine]:
+        """Return certified bounds on delta as a function; ``epsilon`` may be split, too."""
+        part = self.part
+        whole = partial(_chernoff_bounds, self._whole, part.mass_inf)
+        if not part.terms:
+            return lambda at: Bounds(0.0, whole(at).upper), Engine.RENYI
+        pairs = _DeltaNear(part.pairs, self._epsilon / 2).curve(tolerance)[0]
+        rest = Scout((), 0.0, part.curves)
+
+        def split(at: float) -> float:
+            parts = [(share * at, at - share * at) for share in _SHARES]
+            return min(pairs(a).upper + math.exp(rest.at_epsilon(b).log_delta) for a, b in parts)
+
+        def bounds(at: float) -> Bounds:
+            upper = min(whole(at).upper, split(at))
+            return Bounds(min(pairs(at).lower, upper), upper)
+
+        proven = split(self._epsilon) < whole(self._epsilon).upper
+        return bounds, Engine.SPLIT if proven else Engine.RENYI
+
+
+def _limit_bounds(part: HalfSum, at: float) -> Bounds:
+    """Return the infinite mass, which is all of delta from the largest loss on."""
+    lower = max(part.mass_inf - part.mass_error, 0.0)
+    beyond = not part.terms or at >= part.max_loss or part.mass_inf == 1
+    return Bounds(lower, min(part.mass_inf + part.mass_error, 1.0) if beyond else 1.0)
 
 
 def _lattice_bounds(lower: TiltedSum, upper: TiltedSum, at: float) -> Bounds:
@@ -358,25 +392,28 @@ def _chernoff_bounds(scout: Scout, mass_inf: float, at: float) -> Bounds:
 
 def _mixed_bounds(floor: Curve, curve: Curve, scout: Scout, mass_inf: float, at: float) -> Bounds:
     """Return the lower bound of what is attained, and the smaller of two upper bounds."""
-    proven = _chernoff_bounds(scout, mass_inf, at).upper
-    return Bounds(floor(at).lower, min(curve(at).upper, proven))
+    upper = min(curve(at).upper, _chernoff_bounds(scout, mass_inf, at).upper)
+    return Bounds(min(floor(at).lower, upper), upper)
+
+
+def _single_bounds(pair: Pair, at: float) -> Bounds:
+    """Return the delta of a single loss, with a lower bound that some release reaches."""
+    bounds = _exact_bounds(pair, at)
+    if pair.tight:
+        return bounds
+    return Bounds(min(_exact_bounds(pair.attained, at).lower, bounds.upper), bounds.upper)
 
 
 def _exact_bounds(pair: Pair, at: float) -> Bounds:
     """Return the profile of a single loss with its rounding error; it may underflow."""
-    hair = ROUNDING * (1 + abs(at))
+    hair = ROUNDING * (1 + abs(at)) + pair.loss_error
     upper, lower = (float(value) for value in pair.profile(np.array([at - hair, at + hair])))
     if at < pair.max_loss and upper < _SMALLEST:
         return Bounds(0.0, _SMALLEST)
     slack = pair.profile_error
-    return Bounds(max(lower * (1 - slack), 0.0), min(upper * (1 + slack), 1.0))
+    return Bounds(abs(max(lower * (1 - slack), 0.0)), abs(min(upper * (1 + slack), 1.0)))
 
 
 def _tail(delta: float, tolerance: float, count: int) -> float:
     """Return the mass that may be cut from each of ``count`` losses."""
     return max(_TAIL * min(tolerance, 1e-2) * delta / count, 1e-300)
-
-
-def _is_null(pair: Pair) -> bool:
-    """Whether the loss is zero always."""
-    return pair.max_loss <= 0 and pair.mass_inf == 0

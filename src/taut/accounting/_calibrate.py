@@ -116,7 +116,10 @@ class _Search:
 
     def loss(self, value: float) -> PrivacyLoss:
         """Return the loss at ``value``."""
-        return self.make_loss(int(value) if self.integer else value)
+        loss = self.make_loss(int(value) if self.integer else value)
+        if not isinstance(loss, PrivacyLoss):
+            raise _validate.WrongType(f"make_loss must return a PrivacyLoss, got {loss!r}")
+        return loss
 
     def bracket(self, given: tuple[float, float] | None) -> dict[float, float]:
         """Return two parameters, one within the budget and one beyond it, with their excess."""
@@ -147,13 +150,26 @@ class _Search:
         except ValueError:  # 1 is the end of the domain, as it is for a rate
             low, high, at_high = 0.5, low, at_low
             at_low = self.excess(low)
-        falling = at_low > at_high
+        if at_low == at_high:  # no direction to go by: first as if the parameter were noise
+            directions = [at_low > 0, at_low <= 0]
+        else:
+            directions = [(at_low > at_high) == (at_low > 0)]
+        for upwards in directions:
+            ends = self._walk({low: at_low, high: at_high}, upwards=upwards)
+            if len({excess > 0 for excess in ends.values()}) == 2:
+                break
+        return ends
+
+    def _walk(self, ends: dict[float, float], *, upwards: bool) -> dict[float, float]:
+        """Return the first neighbours in one direction between which the budget is crossed."""
+        (low, at_low), (high, at_high) = sorted(ends.items())
+        smallest = 1 if self.integer else 1 / _LARGEST
         while (at_low > 0) == (at_high > 0):
             try:
-                if falling == (at_low > 0) and high < _LARGEST:
+                if upwards and high < _LARGEST:
                     low, at_low, high = high, at_high, 2 * high
                     at_high = self.excess(high)
-                elif falling != (at_low > 0) and low > (1 if self.integer else 1 / _LARGEST):
+                elif not upwards and low > smallest:
                     high, at_high, low = low, at_low, low / 2
                     at_low = self.excess(low)
                 else:

@@ -47,20 +47,26 @@ class LatticeEngine:
         self._saddle = saddle
         self._tail = tail
         self._survey = scout.survey(saddle)
+        coarsest = 40 * math.sqrt(scout.spread(saddle.tilt)) / _LARGEST_WINDOW
+        through = [atoms_lattice(pair, tail) for pair, _ in terms]
         self._plans = [
-            _Plan.of(count, exact=atoms_lattice(pair, tail) is not None) for pair, count in terms
+            _Plan.of(count, exact=at is not None and at.step > coarsest)
+            for (_, count), at in zip(terms, through, strict=True)
         ]
         self._widths = scout.widths(saddle.tilt, _WIDEST / saddle.tilt)
 
-    def epsilon(self, delta: float, tolerance: float) -> Bounds:
-        """Return bounds on epsilon at ``delta``, relative gap ``tolerance`` if memory allows."""
+    def epsilon(self, delta: float, tolerance: float, floor: float = 0.0) -> Bounds:
+        """Return bounds on epsilon at ``delta``, relative gap ``tolerance`` if memory allows.
+
+        ``floor`` is a lower bound that is already known.
+        """
 
         def bounds(lower: TiltedSum, upper: TiltedSum) -> Bounds:
             high = upper.epsilon_upper(delta)
             low = lower.epsilon_lower(delta, high)
             return Bounds(max(low, 0.0), max(high, 0.0))
 
-        start = Bounds(0.0, max(self._saddle.epsilon, 0.0))
+        start = Bounds(min(floor, self._saddle.epsilon), max(self._saddle.epsilon, 0.0))
         step = self._first_step(tolerance * max(self._saddle.epsilon, 1e-12))
         try:
             return self._refine(step, tolerance, start, bounds)[0]
@@ -78,10 +84,11 @@ class LatticeEngine:
             return False
         return upper.epsilon_upper(delta) <= epsilon
 
-    def curve(self, tolerance: float) -> tuple[TiltedSum, TiltedSum]:
+    def curve(self, tolerance: float, floor: float = 0.0) -> tuple[TiltedSum, TiltedSum]:
         """Return the sum rounded down and up, with a relative gap of delta at the saddle.
 
-        Both answer at every epsilon, soundly, and sharply near the saddle.
+        Both answer at every epsilon, soundly, and sharply near the saddle. ``floor`` is a lower
+        bound on delta there that is already known.
 
         Raises:
             BeyondLattice: if memory would not suffice at any reasonable step.
@@ -92,7 +99,8 @@ class LatticeEngine:
             return Bounds(lower.delta_lower(epsilon), upper.delta_upper(epsilon))
 
         step = self._first_step(tolerance / self._saddle.tilt)
-        start = Bounds(0.0, math.exp(self._saddle.log_delta))
+        ceiling = math.exp(self._saddle.log_delta)
+        start = Bounds(min(floor, ceiling), ceiling)
         _, lower, upper = self._refine(step, tolerance, start, bounds)
         return lower, upper
 
@@ -121,7 +129,8 @@ class LatticeEngine:
             sides = lower, upper
             found = bounds(lower, upper)
             stalls += found.gap > 0.9 * best.gap
-            best = Bounds(max(best.lower, found.lower), min(best.upper, found.upper))
+            upper_end = min(best.upper, found.upper)
+            best = Bounds(min(max(best.lower, found.lower), upper_end), upper_end)
             if best.gap <= tolerance * best.upper or stalls == 3:
                 break
             shrink = math.sqrt(tolerance * best.upper / found.gap) if found.gap > 0 else 0.5

@@ -6,7 +6,7 @@ relative to the norm bound of one record, so replacing a record has twice that s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -20,7 +20,7 @@ from taut.accounting._primitives import (
     Primitive,
     RandomizedResponse,
 )
-from taut.accounting._sampled import FixedSize, Poisson
+from taut.accounting._sampled import FixedSize, Joint, Poisson
 
 __all__ = ["from_dp_event", "to_dp_event"]
 
@@ -48,16 +48,7 @@ def to_dp_event(loss: PrivacyLoss) -> Any:
         ValueError: if a release of the sum has no counterpart; it is named.
         ImportError: if dp-accounting is not installed.
     """
-    events = _library()
-    moved = 2 if loss.adjacency is Adjacency.REPLACE else 1
-    parts = [_write(release, moved, events) for release, _ in loss.terms]
-    parts = [
-        part if count == 1 else events.SelfComposedDpEvent(part, count)
-        for part, (_, count) in zip(parts, loss.terms, strict=True)
-    ]
-    if not parts:
-        return events.NoOpDpEvent()
-    return parts[0] if len(parts) == 1 else events.ComposedDpEvent(parts)
+    return _write_sum(loss.terms, _moved(loss.adjacency), _library())
 
 
 def _library() -> Any:
@@ -125,6 +116,16 @@ _READERS: dict[str, Callable[[Any, Adjacency], PrivacyLoss]] = {
 }
 
 
+def _write_sum(terms: Iterable[tuple[Primitive, int]], moved: int, events: Any) -> Any:
+    singles = [(_write(release, moved, events), count) for release, count in terms]
+    parts = [
+        part if count == 1 else events.SelfComposedDpEvent(part, count) for part, count in singles
+    ]
+    if not parts:
+        return events.NoOpDpEvent()
+    return parts[0] if len(parts) == 1 else events.ComposedDpEvent(parts)
+
+
 def _write(release: Primitive, moved: int, events: Any) -> Any:
     match release:
         case Gaussian():
@@ -135,6 +136,8 @@ def _write(release: Primitive, moved: int, events: Any) -> Any:
             return events.DiscreteLaplaceDpEvent(1 / release.scale, release.sensitivity // moved)
         case RandomizedResponse() if moved == 2:
             return events.RandomizedResponseDpEvent(2 * min(release.p, 1 - release.p), 2)
+        case Joint():
+            return _write_sum(zip(release.releases, release.counts, strict=True), moved, events)
         case Poisson():
             return events.PoissonSampledDpEvent(release.rate, _write(release.base, moved, events))
         case FixedSize():

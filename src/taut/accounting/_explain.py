@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taut.accounting._adjacency import Adjacency, Half
-from taut.accounting._answer import Engine, HalfSum, epsilon_bounds
+from taut.accounting._answer import Engine, epsilon_bounds
 from taut.accounting._bounds import Bounds
+from taut.accounting._half_sum import HalfSum
 from taut.accounting._primitives import Primitive
-from taut.accounting._scout import Scout
+from taut.accounting._renyi_only import OneSided, RenyiOnly
+from taut.accounting._scout import SHARP, Scout
 
 __all__ = ["Explanation", "Share", "explain"]
 
@@ -87,11 +89,12 @@ def explain(
 
 def _renyi_epsilon(part: HalfSum, delta: float) -> float:
     """Return the epsilon of the improved Renyi conversion, over real orders."""
-    if not part.terms:
+    if not part.terms and not part.curves:
         return 0.0
     if part.mass_inf > 0 or delta == 0:
         return math.inf if part.mass_inf > 0 else part.max_loss
-    saddle = Scout(part.terms, 1e-40).at_delta(delta)
+    tail = 1e-6 * delta / part.count
+    saddle = Scout(part.terms, tail, part.curves, SHARP).at_delta(delta)
     return min(max(saddle.epsilon, 0.0), part.max_loss)
 
 
@@ -99,14 +102,19 @@ def _shares(
     releases: Sequence[tuple[Primitive, int]], half: Half, delta: float
 ) -> tuple[Share, ...]:
     """Return each release's share of the mean tilted loss, which adds up to epsilon or so."""
-    terms = [(release.pair(half), count) for release, count in releases]
-    if not terms or delta == 0:
+    with_pair = [(r, count) for r, count in releases if not isinstance(r, RenyiOnly)]
+    without = [(r, count) for r, count in releases if isinstance(r, RenyiOnly)]
+    if not releases or delta == 0:
         return ()
-    scout = Scout(terms, 1e-40)
+    scout = Scout(
+        [(release.pair(half), count) for release, count in with_pair],
+        1e-40,
+        [(OneSided(release, half), count) for release, count in without],
+    )
     means = scout.means(scout.at_delta(delta).tilt)
     total = math.fsum(abs(mean) for mean in means) or 1.0
     shares = [
         Share(str(release), count, abs(mean) / total)
-        for (release, count), mean in zip(releases, means, strict=True)
+        for (release, count), mean in zip([*with_pair, *without], means, strict=True)
     ]
     return tuple(sorted(shares, key=lambda share: -share.fraction))

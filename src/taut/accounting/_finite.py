@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import gammaln, ndtri
 
-from taut.accounting._pair import Atoms, Cells, Pair, Quadrature, Vector
+from taut.accounting._pair import ROUNDING, Atoms, Cells, Pair, Quadrature, Vector
 
 __all__ = [
     "DiscreteGaussianPair",
@@ -19,22 +20,29 @@ __all__ = [
     "binary_pair",
     "discrete_laplace_pair",
     "finite_pair",
+    "sum_of_finite",
 ]
 
 Complex = NDArray[np.complex128]
 
-_MAX_ATOMS = 20_000_000
-_FEW = 16
+_MAX_ATOMS = 2_000_000
+_FEW = 64
+_HAIR = 4 * float(np.finfo(np.float64).eps)
+_OUTCOMES = 20_000
 
 
 @dataclass(frozen=True)
 class FinitePair(Pair):
-    """Finitely many losses with P-masses exp(log_masses), and ``mass_inf`` at infinity."""
+    """Finitely many losses with P-masses exp(log_masses), and ``mass_inf`` at infinity.
+
+    ``magnitude`` bounds the numbers that were added up to a loss, for its rounding error.
+    """
 
     losses: tuple[float, ...]
     log_masses: tuple[float, ...]
     mass_inf: float = 0.0
     mass_minus_inf: float = 0.0
+    magnitude: float = 0.0
     continuous = False
 
     def swapped(self) -> FinitePair:
@@ -51,6 +59,11 @@ class FinitePair(Pair):
     def closed_form(self) -> bool:  # type: ignore[override]
         """A sum over few outcomes counts as a closed form."""
         return len(self.losses) <= _FEW
+
+    @property
+    def loss_error(self) -> float:  # type: ignore[override]
+        """Rounding of a sum is relative to its largest parts."""
+        return ROUNDING * self.magnitude
 
     @cached_property
     def _arrays(self) -> tuple[Vector, Vector]:
@@ -88,15 +101,76 @@ class FinitePair(Pair):
 def finite_pair(p: Vector, q: Vector) -> FinitePair:
     """Return the pair of two probability vectors over the same outcomes."""
     shared = (p > 0) & (q > 0)
-    losses = np.log(p[shared] / q[shared])
-    losses = np.where(losses == 0, 0.0, np.nextafter(losses, math.inf))  # to the safe side
-    order = np.argsort(losses)
+    p_shared, q_shared = p[shared], q[shared]
+    # The difference of close numbers is exact, the logarithm of their ratio is not.
+    with np.errstate(over="ignore"):
+        losses = np.log1p((p_shared - q_shared) / q_shared)
+    losses = np.where(np.isfinite(losses), losses, np.log(p_shared) - np.log(q_shared))
+    losses = np.where(losses == 0, 0.0, losses + _HAIR * np.abs(losses))  # to the safe side
+    losses, masses = _distinct(losses, p_shared, 0.0)
     return FinitePair(
-        tuple(losses[order].tolist()),
-        tuple(np.log(p[shared][order]).tolist()),
+        tuple(losses.tolist()),
+        tuple(np.log(masses).tolist()),
         float(p[q == 0].sum()),
         float(q[p == 0].sum()),
     )
+
+
+def _distinct(losses: Vector, masses: Vector, error: float) -> tuple[Vector, Vector]:
+    """Return sorted losses with masses; those equal up to rounding are merged at the largest."""
+    order = np.argsort(losses, kind="stable")
+    losses, masses = losses[order], masses[order]
+    size = np.maximum(np.abs(losses[1:]), np.abs(losses[:-1]))
+    apart = np.diff(losses) > np.maximum(8 * _HAIR * size, error)
+    first = np.append(0, np.flatnonzero(apart) + 1)[: losses.size]
+    last = np.append(first[1:] - 1, losses.size - 1)[: first.size]
+    return losses[last], np.add.reduceat(masses, first) if first.size else masses
+
+
+def sum_of_finite(terms: Sequence[tuple[FinitePair | None, int]]) -> FinitePair | None:
+    """Return the exact sum of losses with few outcomes, or None if not all have few.
+
+    Copies of a loss with k values fall into the cells of a multinomial distribution, so that
+    thousands of copies of a coin have thousands of outcomes only.
+    """
+    finite = [(pair, count) for pair, count in terms if pair is not None and pair.losses]
+    sizes = [math.comb(n + len(pair.losses) - 1, n) for pair, n in finite if n < _OUTCOMES]
+    if len(sizes) < len(terms) or math.prod(sizes) > _OUTCOMES:
+        return None
+    losses, logs, magnitude = np.zeros(1), np.zeros(1), 0.0
+    for pair, count in finite:
+        more, more_logs = _multinomial(np.array(pair.losses), np.array(pair.log_masses), count)
+        losses = np.add.outer(losses, more).ravel()
+        logs = np.add.outer(logs, more_logs).ravel()
+        magnitude += count * max(map(abs, pair.losses))
+    losses, masses = _distinct(losses, np.exp(logs), ROUNDING * magnitude)
+    infinite, absent = (
+        -math.expm1(math.fsum(n * math.log1p(-mass) for mass, n in column))
+        for column in (
+            [(pair.mass_inf, n) for pair, n in finite],
+            [(pair.mass_minus_inf, n) for pair, n in finite],
+        )
+    )
+    positive = masses > 0
+    return FinitePair(
+        tuple(losses[positive].tolist()),
+        tuple(np.log(masses[positive]).tolist()),
+        infinite,
+        absent,
+        magnitude,
+    )
+
+
+def _multinomial(losses: Vector, logs: Vector, count: int) -> tuple[Vector, Vector]:
+    """Return losses and log masses of ``count`` independent copies, one value at a time."""
+    total, weight, left = np.zeros(1), np.full(1, gammaln(count + 1.0)), np.full(1, count)
+    for loss, log in zip(losses[:-1].tolist(), logs[:-1].tolist(), strict=True):
+        index = np.repeat(np.arange(left.size), left + 1)
+        taken = np.arange(index.size) - np.repeat(np.cumsum(left + 1) - left - 1, left + 1)
+        total = total[index] + taken * loss
+        weight = weight[index] + taken * log - gammaln(taken + 1.0)
+        left = left[index] - taken
+    return total + left * losses[-1], weight + left * logs[-1] - gammaln(left + 1.0)
 
 
 def binary_pair(epsilon: float) -> FinitePair:
@@ -109,6 +183,11 @@ def binary_pair(epsilon: float) -> FinitePair:
 
 def discrete_laplace_pair(scale: float, sensitivity: int) -> FinitePair:
     """Return the pair of integer noise with mass proportional to exp(-|x| / scale)."""
+    if sensitivity > _MAX_ATOMS:
+        raise ValueError(
+            f"discrete_laplace has one outcome per unit of sensitivity={sensitivity}; divide scale "
+            "and sensitivity by a common unit"
+        )
     k = np.arange(sensitivity + 1)
     # All x <= 0 share the largest loss and all x >= sensitivity the smallest.
     log_masses = -k / scale - math.log1p(math.exp(-1 / scale))
@@ -198,6 +277,11 @@ class FailingPair(Pair):
     def closed_form(self) -> bool:  # type: ignore[override]
         """Inherited from the base."""
         return self.base.closed_form
+
+    @property
+    def tight(self) -> bool:  # type: ignore[override]
+        """Inherited from the base."""
+        return self.base.tight
 
     @property
     def attained(self) -> Pair:

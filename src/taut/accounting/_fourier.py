@@ -33,6 +33,11 @@ def afa_delta(
         backward: the same pairs swapped, (Q, P).
         epsilon: where to evaluate.
     """
+    if epsilon > 700:
+        raise ValueError(
+            f"method='afa' multiplies by exp(epsilon), out of range at epsilon={epsilon!r}; "
+            "use delta_bounds, which is certified at any epsilon"
+        )
     below_p = _levy_cdf(forward, epsilon)
     below_q = _levy_cdf(backward, -epsilon)
     return 1.0 - below_p - math.exp(epsilon) * below_q
@@ -50,6 +55,8 @@ def _levy_cdf(terms: Sequence[tuple[Pair, int]], at: float) -> float:
     y = 0.5 * _OUTER_REACH * (node + 1)
     s = y / (1 - y**2)
     jacobian = (1 + y**2) / (1 - y**2) ** 2
+    if any(pair.mass_inf == 1 for pair, _ in terms):
+        return 0.0
     log_phi = np.zeros(s.shape, dtype=np.complex128)
     for pair, count in terms:
         log_phi += count * pair.log_mgf((1j * s).astype(np.complex128))

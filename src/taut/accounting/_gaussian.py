@@ -11,7 +11,7 @@ from scipy.special import erfc, erfcinv, erfcx, ndtr, ndtri
 
 from taut.accounting._pair import ROUNDING, Cells, Pair, Quadrature, Vector
 
-__all__ = ["GaussianPair", "VariancePair"]
+__all__ = ["GaussianPair", "VariancePair", "mills_ratio", "normal_density"]
 
 _SQRT2 = math.sqrt(2.0)
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
@@ -60,9 +60,9 @@ class GaussianPair(Pair):
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             # exp(e) phi(far) = phi(near), so both terms share the factor phi(near) and only the
             # well-scaled Mills ratios are subtracted.
-            density = _density(near)
-            tail = density * (_mills(near) - _mills(far))
-            cost = np.where(far > 0, density * _mills(far), np.exp(epsilon) * ndtr(-far))
+            density = normal_density(near)
+            tail = density * (mills_ratio(near) - mills_ratio(far))
+            cost = np.where(far > 0, density * mills_ratio(far), np.exp(epsilon) * ndtr(-far))
         return np.where(near > -1.0, tail, ndtr(-near) - cost)
 
     def grid(self, tail: float, size: int) -> Vector:
@@ -81,7 +81,7 @@ class GaussianPair(Pair):
             scaled = scale * q_tail
             huge = edges > _LARGEST_EXPONENT
             if huge.any():  # exp(edge) phi(far) = phi(x) keeps the product in range
-                scaled[huge] = _density(x[huge]) * _mills(far[huge])
+                scaled[huge] = normal_density(x[huge]) * mills_ratio(far[huge])
             one = np.ones(edges.size - 1)
             mass = _between(x, p_tail, one, one)
             q_mass = _between(far, q_tail, one, one)
@@ -101,8 +101,8 @@ class GaussianPair(Pair):
         left, width = x[:-1][narrow], np.diff(x)[narrow]
         inside = width[:, None] * _NODES
         with np.errstate(over="ignore", under="ignore"):
-            p = _density(left[:, None] + inside) * (width[:, None] * _WEIGHTS)
-            q = _density(left[:, None] + inside + self.mu) * (width[:, None] * _WEIGHTS)
+            p = normal_density(left[:, None] + inside) * (width[:, None] * _WEIGHTS)
+            q = normal_density(left[:, None] + inside + self.mu) * (width[:, None] * _WEIGHTS)
         cells.mass[narrow] = p.sum(axis=1)
         cells.q_mass[narrow] = q.sum(axis=1)
         cells.surplus[narrow] = -(p * np.expm1(-self.mu * inside)).sum(axis=1)
@@ -110,12 +110,23 @@ class GaussianPair(Pair):
 
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return trapezoid nodes in x, which converge exponentially for the normal density."""
-        right = _QUADRATURE_REACH + self.mu * (tilt + 2)  # exp(tilt L) moves the peak by tilt mu
+        # exp(tilt L) moves the peak by tilt mu; sampling looks at both distributions.
+        peaks = np.array([-self.mu, 0.0, self.mu * tilt, self.mu * (tilt + 2)])
         # Neighbouring nodes must not differ by much of a turn of exp(i frequency L).
         step = min(_QUADRATURE_STEP, 0.5 / max(self.mu * frequency, 1e-9))
-        nodes = min(max(math.ceil(2 * right / step), 512), _MAX_NODES)
-        x = np.linspace(-_QUADRATURE_REACH - self.mu, right, nodes)
-        log_weights = -0.5 * x**2 - 0.5 * math.log(2 * math.pi) + math.log(x[1] - x[0])
+        span = peaks[-1] - peaks[0] + 2 * _QUADRATURE_REACH
+        if span <= _MAX_NODES * _QUADRATURE_STEP:
+            x, step = np.linspace(
+                peaks[0] - _QUADRATURE_REACH,
+                peaks[-1] + _QUADRATURE_REACH,
+                min(max(math.ceil(span / step), 512), _MAX_NODES),
+                retstep=True,
+            )
+        else:  # so far apart, nothing but the peaks matters
+            step = _QUADRATURE_STEP
+            window = np.arange(-_QUADRATURE_REACH, _QUADRATURE_REACH, step)
+            x = (np.unique(peaks)[:, None] + window).ravel()
+        log_weights = -0.5 * x**2 - 0.5 * math.log(2 * math.pi) + math.log(step)
         return Quadrature(self.mu * x + self.mu**2 / 2, log_weights)
 
     def log_mgf(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
@@ -140,7 +151,7 @@ class VariancePair(Pair):
 
     @property
     def _peak(self) -> float:
-        return math.log(self.sigma_q / self.sigma_p)
+        return math.log1p((self.sigma_q - self.sigma_p) / self.sigma_p)
 
     @property
     def _curvature(self) -> float:
@@ -149,7 +160,7 @@ class VariancePair(Pair):
     @property
     def max_loss(self) -> float:
         """The loss at x = 0, or infinity where it grows with x."""
-        return self._peak if self.sigma_p < self.sigma_q else math.inf
+        return self._peak * (1 + ROUNDING) if self.sigma_p < self.sigma_q else math.inf
 
     def profile(self, epsilon: Vector) -> Vector:
         """Return P[L > e] - exp(e) Q[L > e]."""
@@ -168,7 +179,7 @@ class VariancePair(Pair):
         """Return the integral of p (1 - exp(e - L)) over |y| < x, free of cancellation."""
         y = x[..., None] * _FINE_NODES
         gain = -np.expm1(-self._curvature * (x[..., None] ** 2 - y**2))
-        density = _density(y / self.sigma_p) / self.sigma_p
+        density = normal_density(y / self.sigma_p) / self.sigma_p
         value: Vector = 2 * x * (density * gain * _FINE_WEIGHTS).sum(axis=-1)
         return value
 
@@ -226,11 +237,12 @@ class VariancePair(Pair):
         return tail
 
 
-def _density(x: Vector) -> Vector:
+def normal_density(x: Vector) -> Vector:
+    """Return the standard normal density."""
     return np.exp(-0.5 * x**2) / math.sqrt(2 * math.pi)
 
 
-def _mills(x: Vector) -> Vector:
+def mills_ratio(x: Vector) -> Vector:
     """Return (1 - Phi(x)) / phi(x)."""
     ratio: Vector = _SQRT_HALF_PI * erfcx(x / _SQRT2)
     return ratio

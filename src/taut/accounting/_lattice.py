@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from taut.accounting._pair import Pair, Vector
+from taut.accounting._pair import ROUNDING, Pair, Vector
 
 __all__ = [
     "ALIGNMENT",
@@ -183,7 +183,7 @@ def round_cells(
         on_edge: mass exactly on the edges, shape (n,).
         upper: whether to bound the loss from above (else from below).
     """
-    parts = _Parts(np.full(mass.size, step), mass, raised, np.zeros(mass.size), on_edge)
+    parts = _Parts(np.full(mass.size, step), mass, raised, ROUNDING * mass, on_edge)
     return _upper(parts, 0.0) if upper else _lower(parts)
 
 
@@ -202,7 +202,7 @@ def place(pair: Pair, step: float, tail: float, *, sharp: bool = True) -> Placem
     if losses.size == 0 or losses.size > 3:
         return Placement(step, lowest_node(pair, step, tail))
     heavy = np.argsort(-masses)
-    bottom = losses[heavy[0]] <= pair.grid(tail, 2)[0]
+    bottom = losses[heavy[0]] <= pair.grid(tail, 2)[0] + ALIGNMENT * step
     offset = lowest_node(pair, step, tail) if bottom else float(losses[heavy[0]])
     if losses.size > 1:
         distance = abs(float(losses[heavy[1]]) - offset)
@@ -310,6 +310,8 @@ def _parts(pair: Pair, edges: Vector, tail: float) -> _Parts:
         lift = np.expm1(edges[inside] - losses[~aligned]) / np.expm1(-width[inside])
         mass = mass + np.bincount(inside, share, width.size)
         raised = raised + np.bincount(inside, share * np.clip(lift, 0.0, 1.0), width.size)
+        # In a wide cell the part that stays below is smaller than the rounding of the whole.
+        slack = slack + ROUNDING * np.bincount(inside, share, width.size)
     return _Parts(width, mass, raised, slack, on_edge)
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from taut import _validate
 from taut.accounting import _serialize
 from taut.accounting._adjacency import Adjacency, Half, as_adjacency, halves
-from taut.accounting._answer import HalfSum, delta_bounds, epsilon_bounds, merge_gaussians
+from taut.accounting._answer import delta_bounds, epsilon_bounds
 from taut.accounting._bounds import Bounds
 from taut.accounting._explain import Explanation, explain
+from taut.accounting._half_sum import HalfSum, merge_gaussians
 from taut.accounting._pair import ROUNDING
 from taut.accounting._primitives import Primitive
 from taut.accounting._questions import (
@@ -22,7 +26,9 @@ from taut.accounting._questions import (
     renyi_divergence,
     tradeoff,
 )
-from taut.accounting._sampled import FixedSize, Poisson
+from taut.accounting._renyi_only import OneSided, RenyiOnly
+from taut.accounting._renyi_sampled import JointRenyi, PoissonRenyi
+from taut.accounting._sampled import FixedSize, Joint, Poisson, PoissonReplace
 from taut.errors import AdjacencyMismatch, UnsoundConfiguration
 
 __all__ = ["PrivacyLoss"]
@@ -135,17 +141,27 @@ class PrivacyLoss:
 
     # --- sampling ------------------------------------------------------------------------------
 
-    def poisson(self, rate: float) -> PrivacyLoss:
+    def poisson(self, rate: float, removal: PrivacyLoss | None = None) -> PrivacyLoss:
         """Return the loss when every record takes part independently with probability ``rate``.
 
-        Sampling twice multiplies the rates.
+        Several releases that look at one sample are amplified together: ``(a + b).poisson(rate)``.
+        If each draws its own, amplify each: ``a.poisson(rate) + b.poisson(rate)``. Sampling twice
+        multiplies the rates.
 
-        **Guarantee**: add/remove, its halves, or zero-out; the realised sample must stay secret
-        and the same sample feeds the whole release.
+        Args:
+            rate: the probability of taking part.
+            removal: for a replace-one loss only: the loss, under add/remove, of taking a record
+                out of the sample altogether. For a sum clipped at C it has sensitivity C where
+                the replace-one loss has 2 C.
+
+        **Guarantee**: add/remove, its halves, or zero-out (Zhu, Dong and Wang 2022, Theorem 11,
+        corrected); replace-one by advanced joint convexity (Balle, Barthe and Gaboardi 2018,
+        Theorem 2). The realised sample must stay secret. A loss known by Renyi divergences only
+        stays so, by the binomial sum (docs/theory/renyi.md).
 
         Raises:
             ValueError: if ``rate`` is not in [0, 1].
-            UnsoundConfiguration: for a replace-one loss, and for a sum of several releases.
+            UnsoundConfiguration: for a replace-one loss without ``removal``.
 
         Example:
             >>> import taut
@@ -153,12 +169,17 @@ class PrivacyLoss:
             <PrivacyLoss gaussian(sigma=1, sensitivity=1).poisson(rate=0.01); adjacency=add_remove>
         """
         share = _validate.probability(rate=rate)
-        base = self._single("poisson")
+        base = self._as_one()
         if base is None:
             return self
-        if isinstance(base, Poisson):
-            return PrivacyLoss([(Poisson(base.base, share * base.rate), 1)], self._adjacency)
-        return PrivacyLoss([(Poisson(base, share), 1)], self._adjacency)
+        sampled = base.sampled(share)
+        if removal is not None:
+            sampled = PoissonReplace(base, _removal_of(removal), share)
+        elif sampled is None and isinstance(base, RenyiOnly):
+            sampled = PoissonRenyi(base, share)
+        elif sampled is None:
+            sampled = Poisson(base, share)
+        return PrivacyLoss([(sampled, 1)], self._adjacency)
 
     def fixed_size(
         self, batch_size: int, population: int, adjacency: Adjacency | str = "add_remove"
@@ -168,11 +189,13 @@ class PrivacyLoss:
         Args:
             batch_size: size of the subset.
             population: size of the dataset (of the larger one, under add/remove).
-            adjacency: the relation of the result: add/remove, one of its halves, or replace-one.
+            adjacency: the relation of the result: add/remove, one of its halves, replace-one, or
+                zero-out (for which replace-one is valid, if not tight).
 
         **Guarantee**: this loss must be for replace-one, because exchanging a sampled record is
         what moving to a neighbour does to the subset. For a sum clipped at C the sensitivity is
-        then 2 C, which people forget: it turns an epsilon of 1.8 into 13.4.
+        then 2 C, which people forget: it turns an epsilon of 1.8 into 13.4. Several releases that
+        look at one subset are amplified together.
 
         Raises:
             ValueError: if the sizes do not fit.
@@ -186,21 +209,22 @@ class PrivacyLoss:
                 f"fixed_size needs a loss for adjacency='replace', got {str(self._adjacency)!r}. "
                 "For a sum clipped at C: gaussian(sigma, sensitivity=2 * C, adjacency='replace')"
             )
-        base = self._single("fixed_size")
+        base = self._as_one()
         if base is None:
             return self
-        return PrivacyLoss([(FixedSize(base, size, total), 1)], relation)
+        exchange = relation in (Adjacency.REPLACE, Adjacency.ZERO_OUT)
+        return PrivacyLoss([(FixedSize(base, size, total, exchange), 1)], relation)
 
-    def _single(self, sampler: str) -> Primitive | None:
-        """Return the only release, None if there is none, or refuse."""
+    def _as_one(self) -> Primitive | None:
+        """Return the whole sum as one release that a sampler can act on, None if it is zero."""
         if not self._terms:
             return None
-        if len(self._terms) > 1 or self._terms[0][1] > 1:
-            raise UnsoundConfiguration(
-                f"{sampler} amplifies one release, this is a sum. If every release draws its own "
-                f"sample, amplify each before adding: n * loss.{sampler}(...)"
-            )
-        return self._terms[0][0]
+        if len(self._terms) == 1 and self._terms[0][1] == 1:
+            return self._terms[0][0]
+        releases, counts = zip(*self._terms, strict=True)
+        if any(isinstance(release, RenyiOnly) for release in releases):
+            return JointRenyi(releases, counts)
+        return Joint(releases, counts)
 
     # --- questions -----------------------------------------------------------------------------
 
@@ -223,13 +247,15 @@ class PrivacyLoss:
             tolerance: wanted gap relative to the upper bound. The bracket is valid at any gap; it
                 can be wider than asked only where memory would not suffice.
         """
-        level = _validate.below_one(delta=delta)
-        return epsilon_bounds(self._sums(), level, _tolerance(tolerance)).bounds
+        level, sharpness = _validate.below_one(delta=delta), _tolerance(tolerance)
+        with _quiet():
+            return epsilon_bounds(self._sums(), level, sharpness).bounds
 
     def delta_bounds(self, epsilon: float, tolerance: float = 1e-3) -> Bounds:
         """Return certified bounds on delta at ``epsilon`` >= 0, with relative gap ``tolerance``."""
-        at = _validate.non_negative(epsilon=epsilon)
-        return delta_bounds(self._sums(), at, _tolerance(tolerance)).bounds
+        at, sharpness = _validate.non_negative(epsilon=epsilon), _tolerance(tolerance)
+        with _quiet():
+            return delta_bounds(self._sums(), at, sharpness).bounds
 
     def profile(self, threshold: float) -> float:
         """Return a certified upper bound on the hockey-stick divergence at ``threshold`` >= 0.
@@ -237,11 +263,12 @@ class PrivacyLoss:
         ``profile(exp(e))`` is ``delta(e)``; thresholds below 1 follow from the swap rule.
         """
         t = _validate.non_negative(threshold=threshold)
-        if t >= 1:
-            return delta_bounds(self._sums(), math.log(t), 1e-3).bounds.upper
         if t == 0:
             return 1.0
-        swapped = delta_bounds(self._sums(swap=True), -math.log(t), 1e-3).bounds.upper
+        with _quiet():
+            if t >= 1:
+                return delta_bounds(self._sums(), math.log(t), 1e-3).bounds.upper
+            swapped = delta_bounds(self._sums(swap=True), -math.log(t), 1e-3).bounds.upper
         return min((1 - t + t * swapped) * (1 + ROUNDING), 1.0)
 
     def tradeoff(self, fpr: float) -> float:
@@ -250,17 +277,27 @@ class PrivacyLoss:
         Whoever decides from the outputs whether a record took part, and accuses at most a
         fraction ``fpr`` of innocent records, misses at least this fraction of the guilty.
         """
-        return tradeoff(self._sums(), self._sums(swap=True), _validate.probability(fpr=fpr))
+        accused = _validate.probability(fpr=fpr)
+        with _quiet():
+            return tradeoff(self._sums(), self._sums(swap=True), accused)
 
     def rdp(self, order: float) -> float:
-        """Return the Renyi divergence of ``order`` >= 1 (1: Kullback-Leibler; may be infinite)."""
+        """Return the Renyi divergence of ``order`` >= 1 (1: Kullback-Leibler; may be infinite).
+
+        Closed forms where there are any, else quadrature accurate to some nine digits, which is
+        not certified; an upper bound for releases that are known by their divergences only.
+        """
         alpha = _validate.positive(order=order) if order != math.inf else math.inf
         if not alpha >= 1:
             raise ValueError(f"order must be at least 1, got order={order!r}")
-        return max(renyi_divergence(part, alpha) for part in self._sums())
+        with _quiet():
+            sums = [self._sum(half, alone=False) for half in halves(self._adjacency)]
+            return max(renyi_divergence(part, alpha) for part in sums)
 
     def log_mgf(self, z: complex, half: Half | str | None = None) -> complex:
         """Return log E[exp(z L)] over finite losses; ``half`` names the direction if it matters."""
+        if cmath.isnan(z):
+            raise ValueError(f"z must be a number, got z={z!r}")
         sums = dict.fromkeys(self._sums())
         if half is not None:
             sums = dict.fromkeys(part for part in self._sums() if part.half == half)
@@ -272,7 +309,8 @@ class PrivacyLoss:
     def explain(self, delta: float) -> Explanation:
         """Return which half, release and engine decided epsilon at ``delta``, and the RDP value."""
         level = _validate.below_one(delta=delta)
-        return explain(self._adjacency, self._terms, self._sums(), level)
+        with _quiet():
+            return explain(self._adjacency, self._terms, self._sums(), level)
 
     def estimate_epsilon(self, delta: float, method: str = "contour") -> float:
         """Return an estimate of epsilon, not a guarantee.
@@ -318,10 +356,40 @@ class PrivacyLoss:
         directions = halves(self._adjacency)
         if swap:
             directions = tuple(_SWAPPED[half] for half in directions)
-        return [
-            merge_gaussians(half, [(p.pair(half), n) for p, n in self._terms])
-            for half in directions
-        ]
+        alone = len(self._terms) == 1 and self._terms[0][1] == 1
+        return [self._sum(half, alone=alone) for half in directions]
+
+    def _sum(self, half: Half, *, alone: bool) -> HalfSum:
+        """Return the sum in one direction: pairs, and curves where there are none.
+
+        Some releases have a pair that serves them ``alone`` and curves that serve sums.
+        """
+        curves, pairs = [], []
+        for release, count in self._terms:
+            if isinstance(release, RenyiOnly) and not (alone and release.has_pair):
+                curves.append((OneSided(release, half), count))
+            else:
+                pairs.append((release.pair(half), count))
+        return merge_gaussians(half, pairs, curves)
+
+
+def _quiet() -> np.errstate:
+    """Return a context in which overflow and underflow are what they are: infinite and zero."""
+    return np.errstate(over="ignore", under="ignore", divide="ignore")
+
+
+def _removal_of(loss: PrivacyLoss) -> Primitive:
+    """Return the only release of a loss for add/remove."""
+    if not isinstance(loss, PrivacyLoss):
+        raise TypeError(f"removal must be a PrivacyLoss, got removal={loss!r}")
+    if loss.adjacency is not Adjacency.ADD_REMOVE:
+        raise AdjacencyMismatch(
+            f"removal must be a loss for adjacency='add_remove', got {str(loss.adjacency)!r}"
+        )
+    release = loss._as_one()
+    if release is None:
+        raise ValueError("removal must not be the zero loss: taking a record out costs something")
+    return release
 
 
 def _tolerance(tolerance: float) -> float:

@@ -88,11 +88,17 @@ class Pair(ABC):
     profile_error: float = 1024 * ROUNDING
     """Relative rounding error of ``profile``."""
 
+    loss_error: float = 0.0
+    """Absolute rounding error of a loss, beyond a relative one."""
+
     gaussian_mu: float = 0.0
     """The mu of a Gaussian pair, 0 for every other family; Gaussians merge exactly in a sum."""
 
     zcdp: float = math.inf
     """A rho with Renyi divergence at most rho * order, where that can beat the pair in a sum."""
+
+    tight: bool = True
+    """Whether, threshold by threshold, some release of the kind really has this profile."""
 
     @property
     def attained(self) -> Pair:
@@ -103,14 +109,14 @@ class Pair(ABC):
     def top_mass(self) -> float:
         """P-probability of the largest finite loss itself."""
         losses, masses, _ = self.atoms(_SMALLEST)
-        if losses.size and losses[-1] >= self.max_loss:
+        if losses.size and losses[-1] >= self.max_loss * (1 - 8 * ROUNDING):
             return float(masses[-1])
         return 0.0
 
     @property
     @abstractmethod
     def max_loss(self) -> float:
-        """Essential supremum of the finite loss, possibly infinite."""
+        """Essential supremum of the finite loss, possibly infinite, and never rounded down."""
 
     @abstractmethod
     def profile(self, epsilon: Vector) -> Vector:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from taut.accounting._finite import (
     finite_pair,
 )
 from taut.accounting._gaussian import GaussianPair, VariancePair
-from taut.accounting._pair import Pair
+from taut.accounting._pair import ROUNDING, Pair, Vector
 from taut.accounting._profile import Knots, pair_of_knots, symmetric_knots
 from taut.errors import UnsoundConfiguration
 
@@ -60,6 +61,10 @@ class Primitive(ABC):
         """Raise ``UnsoundConfiguration`` if no pair is known under ``adjacency``."""
         return
 
+    def sampled(self, rate: float) -> Primitive | None:
+        """Return this release on a Poisson sample, if it knows better than the general theorem."""
+        return None
+
     def __str__(self) -> str:
         """Return the call that makes this release."""
         inside = ", ".join(f"{field.name}={getattr(self, field.name):g}" for field in fields(self))
@@ -78,6 +83,12 @@ class Gaussian(Primitive):
         """Check the parameters."""
         _validate.positive(sigma=self.sigma)
         _validate.positive(sensitivity=self.sensitivity)
+        ratio = self.sensitivity / self.sigma
+        if not 1e-100 < ratio < 1e100:
+            raise ValueError(
+                f"sensitivity / sigma must lie between 1e-100 and 1e100, got {ratio:g} for "
+                f"sigma={self.sigma!r}; noise so small hides nothing, and noise so large everything"
+            )
 
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
@@ -99,7 +110,10 @@ class Laplace(Primitive):
 
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
-        return laplace_pair(self.sensitivity / self.scale)
+        ratio = self.sensitivity / self.scale
+        if Fraction(ratio) * Fraction(self.scale) < Fraction(self.sensitivity):
+            ratio = math.nextafter(ratio, math.inf)
+        return laplace_pair(ratio)
 
 
 @dataclass(frozen=True)
@@ -118,8 +132,8 @@ class RandomizedResponse(Primitive):
         p = max(self.p, 1 - self.p)
         if p == 1:
             return FinitePair((), (), 1.0, 1.0)
-        loss = math.log(p) - math.log1p(-p)
-        return binary_pair(math.nextafter(loss, math.inf) if loss > 0 else 0.0)
+        loss = math.log1p((2 * p - 1) / (1 - p))  # 2 p - 1 is exact, and so is 1 - p
+        return binary_pair(loss * (1 + ROUNDING))
 
 
 @dataclass(frozen=True)
@@ -220,6 +234,11 @@ class Variance(Primitive):
         """Check the parameters."""
         _validate.positive(sigma_p=self.sigma_p)
         _validate.positive(sigma_q=self.sigma_q)
+        if not 1e-50 < self.sigma_p / self.sigma_q < 1e50:
+            raise ValueError(
+                "sigma_p / sigma_q must lie between 1e-50 and 1e50, got "
+                f"sigma_p={self.sigma_p!r}, sigma_q={self.sigma_q!r}"
+            )
 
     def pair(self, half: Half) -> Pair:
         """Asymmetric: the halves differ."""
@@ -257,7 +276,7 @@ class Finite(Primitive):
 
     def pair(self, half: Half) -> Pair:
         """Asymmetric; under replace-one the maximum of both profiles."""
-        p, q = np.array(self.p), np.array(self.q)
+        p, q = _normalised(self.p), _normalised(self.q)
         if half is Half.ADD:
             return finite_pair(p, q)
         if half is Half.REMOVE:
@@ -334,6 +353,12 @@ class Profile(Primitive):
     def __str__(self) -> str:
         """Return the number of knots only."""
         return f"profile({len(self.deltas)} knots)"
+
+
+def _normalised(masses: tuple[float, ...]) -> Vector:
+    """Return masses that sum to one but for rounding; rounded ones are best left alone."""
+    total = math.fsum(masses)
+    return np.array(masses) if abs(total - 1) <= 1e-15 else np.array(masses) / total
 
 
 def _check_distribution(**argument: tuple[float, ...]) -> None:

@@ -11,11 +11,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from taut.accounting._finite import FinitePair
 from taut.accounting._pair import Pair, Vector
 
-__all__ = ["Knots", "convex_knots", "pair_of_knots", "symmetric_knots"]
+__all__ = ["Knots", "convex_knots", "lower_hull", "pair_of_knots", "symmetric_knots"]
 
 
 class Knots(NamedTuple):
@@ -40,20 +41,32 @@ def convex_knots(epsilons: Vector, deltas: Vector) -> Knots:
     deltas = np.minimum.accumulate(np.minimum(deltas[order], 1.0))
     thresholds = np.exp(epsilons)
     deltas = np.maximum(deltas, np.maximum(1 - thresholds, 0.0))
-    x, y = [0.0], [1.0]
-    kept: list[int] = [-1]
-    for i in range(thresholds.size):
-        t, h = float(thresholds[i]), float(deltas[i])
-        if t <= x[-1]:
-            if h >= y[-1] or len(x) == 1:
-                continue
-            del x[-1], y[-1], kept[-1]
-        while len(x) > 1 and (y[-1] - y[-2]) * (t - x[-2]) >= (h - y[-2]) * (x[-1] - x[-2]):
-            del x[-1], y[-1], kept[-1]
-        x.append(t)
-        y.append(h)
+    # Equal thresholds would make vertical chords; the smallest delta there is the bound.
+    last = np.append(thresholds[1:] > thresholds[:-1], True) & (thresholds > 0)
+    thresholds, deltas, epsilons = thresholds[last], deltas[last], epsilons[last]
+    _, corners, kept = _hull(np.append(0.0, thresholds), np.append(1.0, deltas))
+    return Knots(epsilons[kept[1:] - 1], corners[1:])
+
+
+def lower_hull(x: Vector, y: Vector) -> tuple[Vector, Vector]:
+    """Return the corners of the lower convex hull of points with increasing ``x``."""
+    at, corners, _ = _hull(x, y)
+    return at, corners
+
+
+def _hull(x: Vector, y: Vector) -> tuple[Vector, Vector, NDArray[np.int64]]:
+    """Return the corners of the lower convex hull and their indices (Andrew 1979)."""
+    kept: list[int] = []
+    points = list(zip(x.tolist(), y.tolist(), strict=True))
+    for i, (t, h) in enumerate(points):
+        while len(kept) > 1:
+            (t0, h0), (t1, h1) = points[kept[-2]], points[kept[-1]]
+            if (h1 - h0) * (t - t0) < (h - h0) * (t1 - t0):
+                break
+            kept.pop()
         kept.append(i)
-    return Knots(epsilons[kept[1:]], np.array(y[1:]))
+    index = np.array(kept, dtype=np.int64)
+    return x[index], y[index], index
 
 
 def pair_of_knots(knots: Knots) -> FinitePair:

@@ -8,11 +8,12 @@ from functools import partial
 
 import numpy as np
 
-from taut.accounting._answer import HalfSum, delta_curve
+from taut.accounting._answer import delta_curve
 from taut.accounting._bounds import falls_below
 from taut.accounting._contour import Contour
 from taut.accounting._fourier import afa_delta
-from taut.accounting._pair import Quadrature
+from taut.accounting._half_sum import HalfSum
+from taut.accounting._pair import Pair
 from taut.accounting._scout import Saddle, Scout
 
 __all__ = [
@@ -23,11 +24,19 @@ __all__ = [
     "tradeoff",
 ]
 
+_NEAR_ONE = 1e-6
+_CLOSE_TO_ONE = 1e-2
+_FAR = 10.0  # further out a sharper curve costs more than it gains
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def cumulant_of_sum(part: HalfSum, z: complex) -> complex:
     """Return log E[exp(z L); L finite] of the whole sum."""
+    if part.curves:
+        raise ValueError(
+            "log_mgf needs a dominating pair for every release, and some are known by their Renyi "
+            "divergences only; ask for rdp(order), which is an upper bound"
+        )
     point = np.array([z], dtype=np.complex128)
     values = [(complex(pair.log_mgf(point)[0]), n) for pair, n in part.terms]
     if any(math.isinf(value.real) for value, _ in values):
@@ -41,13 +50,30 @@ def renyi_divergence(part: HalfSum, order: float) -> float:
         return math.inf
     if math.isinf(order):
         return part.max_loss
-    if order == 1:
-        return math.fsum(n * _mean(pair.quadrature(0.0)) for pair, n in part.terms)
-    return cumulant_of_sum(part, order - 1).real / (order - 1)
+    at = max(order - 1, _NEAR_ONE) * np.ones(1)  # divergences grow with the order
+    rest = math.fsum(n * float(curve.cumulants(at)[0] / at[0]) for curve, n in part.curves)
+    if order - 1 < _CLOSE_TO_ONE:
+        return rest + math.fsum(n * _divergence_near_one(pair, order) for pair, n in part.terms)
+    return rest + cumulant_of_sum(part.pairs, order - 1).real / (order - 1)
 
 
-def _mean(rule: Quadrature) -> float:
-    return float(np.exp(rule.log_weights) @ rule.losses)
+def _divergence_near_one(pair: Pair, order: float) -> float:
+    """Return the divergence without the cancellation of log(E exp(c L)) / c as c vanishes.
+
+    E exp(-L) - 1 is known, so it is taken off: every term of what is left is non-negative.
+    """
+    if pair.gaussian_mu:
+        return order * pair.gaussian_mu**2 / 2
+    losses, log_weights = pair.quadrature(0.0)
+    weights, c = np.exp(log_weights), order - 1
+    # p (L + exp(-L) - 1), where exp(-L) alone may overflow: q = p exp(-L) does not.
+    near = weights * np.expm1(np.minimum(-losses, 1.0))
+    shifted = np.where(losses > -1, near, np.exp(log_weights - losses) - weights)
+    first = float((weights * losses + shifted).sum()) + pair.mass_minus_inf
+    if c == 0:
+        return first
+    rest = float(weights @ (np.expm1(c * losses) - c * losses))
+    return max(math.log1p(c * first + rest) / c, 0.0)
 
 
 def tradeoff(sums: Sequence[HalfSum], swapped: Sequence[HalfSum], fpr: float) -> float:
@@ -65,8 +91,18 @@ def tradeoff(sums: Sequence[HalfSum], swapped: Sequence[HalfSum], fpr: float) ->
 
 
 def _best_line(part: HalfSum, swapped: HalfSum, fpr: float) -> float:
-    """Return sup over thresholds of 1 - t fpr - h(t) for one direction."""
-    above, below = delta_curve(part, 0.0, 1e-3), delta_curve(swapped, 0.0, 1e-3)
+    """Return sup over thresholds of 1 - t fpr - h(t) for one direction.
+
+    A curve is sharp near where it was asked for, so the search is repeated where it ended.
+    """
+    best, at = _best_near(part, swapped, fpr, 0.0)
+    again, _ = _best_near(part, swapped, fpr, min(max(at, -_FAR), _FAR))
+    return max(best, again)
+
+
+def _best_near(part: HalfSum, swapped: HalfSum, fpr: float, at: float) -> tuple[float, float]:
+    """Return the best line, and its log threshold, with curves that are sharp near ``at``."""
+    above, below = delta_curve(part, max(at, 0.0), 1e-3), delta_curve(swapped, max(-at, 0.0), 1e-3)
 
     def line(epsilon: float) -> float:
         t = math.exp(epsilon)
@@ -77,7 +113,7 @@ def _best_line(part: HalfSum, swapped: HalfSum, fpr: float) -> float:
     low, high = -50.0, min(-math.log(fpr), 700.0)
     first, second = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_first, at_second = line(first), line(second)
-    best = max(line(0.0), at_first, at_second)
+    best = max((line(0.0), 0.0), (line(at), at), (at_first, first), (at_second, second))
     while high - low > 1e-6:
         if at_first >= at_second:
             high, second, at_second = second, first, at_first
@@ -87,7 +123,7 @@ def _best_line(part: HalfSum, swapped: HalfSum, fpr: float) -> float:
             low, first, at_first = first, second, at_second
             second = low + _GOLDEN * (high - low)
             at_second = line(second)
-        best = max(best, at_first, at_second)
+        best = max(best, (at_first, first), (at_second, second))
     return best
 
 
@@ -95,6 +131,8 @@ def estimate_delta(
     sums: Sequence[HalfSum], swapped: Sequence[HalfSum], epsilon: float, method: str
 ) -> float:
     """Return the largest estimate over the halves."""
+    for part in sums:
+        _refuse_curves(part)
     if _known(method) == "afa":
         pairs = zip(sums, swapped, strict=True)
         return max(afa_delta(part.terms, other.terms, epsilon) for part, other in pairs)
@@ -112,6 +150,7 @@ def estimate_epsilon(
     """Return the largest estimate over the halves."""
     estimators: list[Callable[[float], float]] = []
     for part, other in zip(sums, swapped, strict=True):
+        _refuse_curves(part)
         if not part.terms:
             continue
         if _known(method) == "afa":
@@ -120,6 +159,14 @@ def estimate_epsilon(
             contour = _contour(part, lambda scout: scout.at_delta(delta))
             estimators.append(partial(_upper, contour))
     return max((falls_below(each, delta, 1.0).upper for each in estimators), default=0.0)
+
+
+def _refuse_curves(part: HalfSum) -> None:
+    if part.curves:
+        raise ValueError(
+            "estimates need a dominating pair for every release, and some are known by their Renyi "
+            "divergences only; epsilon_bounds and delta_bounds answer, certified"
+        )
 
 
 def _upper(contour: Contour, epsilon: float) -> float:

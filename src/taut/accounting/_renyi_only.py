@@ -1,27 +1,33 @@
-"""Releases of which only Renyi divergences are known, and sums in which they take part."""
+"""Releases of which only Renyi divergences are known: theorems without a dominating pair."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from taut import _validate
-from taut.accounting._adjacency import Adjacency, Half
+from taut.accounting._adjacency import Half
 from taut.accounting._pair import Pair, Vector
 from taut.accounting._primitives import Primitive
-from taut.accounting.renyi._sums import PROVEN_ORDER, at_real_orders, poisson_cumulants
+from taut.accounting._profile import lower_hull
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["RenyiOnly"]
+__all__ = ["OneSided", "Renyi", "RenyiOnly", "divergences"]
+
+_SAFETY = 1 + 1e-9  # covers the rounding of a moment and of its quadrature
 
 
 @dataclass(frozen=True)
 class RenyiOnly(Primitive):
     """A release without a dominating pair: a theorem bounds its Renyi divergences alone."""
+
+    has_pair: ClassVar[bool] = False
+    """Whether there is a pair after all, exact for one release but poor in sums."""
 
     @abstractmethod
     def renyi(self, half: Half, orders: Vector) -> Vector:
@@ -38,6 +44,75 @@ class RenyiOnly(Primitive):
     def pair(self, half: Half) -> Pair:
         """Refuse: no pair is known to dominate the hockey stick."""
         raise UnsoundConfiguration(
-            f"{self} is known by its Renyi divergences only, no pair dominates it; ask for "
-            "epsilon, delta or rdp"
+            f"{self} is known by its Renyi divergences only: no pair of distributions is proven to "
+            "dominate it. Ask for epsilon, delta or rdp, which need none"
         )
+
+
+@dataclass(frozen=True)
+class OneSided:
+    """A release without a pair, in one direction: what a sum needs of it."""
+
+    release: RenyiOnly
+    half: Half
+
+    def cumulants(self, tilts: Vector) -> Vector:
+        """Return upper bounds on log E exp(tilt L) at ``tilts`` > 0."""
+        with np.errstate(over="ignore"):
+            return tilts * self.release.renyi(self.half, 1 + tilts) * _SAFETY
+
+
+@dataclass(frozen=True)
+class Renyi(RenyiOnly):
+    """Any mechanism with known Renyi divergences at some orders.
+
+    ``direction`` is the half that the divergences are about, or None if they hold for both.
+    """
+
+    kind = "rdp"
+    orders: tuple[float, ...]
+    divergences: tuple[float, ...]
+    direction: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        if len(self.orders) != len(self.divergences) or not self.orders:
+            raise ValueError("a Renyi curve needs as many divergences as orders, at least one")
+        for order in self.orders:
+            if not _validate.finite(order=order) > 1:
+                raise ValueError(f"orders must be greater than 1, got order={order!r}")
+        if not (np.diff(self.orders) > 0).all():
+            raise ValueError("orders must increase")
+        for value in self.divergences:
+            _validate.non_negative(divergence=value)
+        if self.direction not in (None, "add", "remove"):
+            raise ValueError(f"direction must be 'add', 'remove' or None, got {self.direction!r}")
+
+    @cached_property
+    def _cumulants(self) -> tuple[Vector, Vector]:
+        """Orders and cumulants at the corners of the convex hull; it starts at zero, order one."""
+        orders = np.array([1.0, *self.orders])
+        return lower_hull(orders, (orders - 1) * np.array([0.0, *self.divergences]))
+
+    def renyi(self, half: Half, orders: Vector) -> Vector:
+        """Return chords of the cumulants, which are convex in the order."""
+        if self.direction not in (None, half):
+            return np.full(orders.shape, math.inf)
+        at, cumulants = self._cumulants
+        return np.interp(orders, at, cumulants, right=math.inf) / (orders - 1)
+
+    def __str__(self) -> str:
+        """Return the number of orders only."""
+        return f"rdp({len(self.orders)} orders up to {self.orders[-1]:g})"
+
+
+def divergences(release: Primitive, half: Half, orders: Vector) -> Vector:
+    """Return upper bounds on the Renyi divergences of any release, with a pair or without."""
+    if isinstance(release, RenyiOnly):
+        return release.renyi(half, orders)
+    pair = release.pair(half)
+    if pair.mass_inf > 0:
+        return np.full(orders.shape, math.inf)
+    with np.errstate(over="ignore"):
+        moments = pair.log_mgf((orders - 1).astype(np.complex128)).real
+    return np.maximum(moments / (orders - 1), 0.0) * _SAFETY

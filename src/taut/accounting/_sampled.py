@@ -3,16 +3,67 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
 
 from taut import _validate
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._finite import binary_pair
-from taut.accounting._pair import Pair
+from taut.accounting._half_sum import merge_gaussians
+from taut.accounting._joint import EnclosedPair, product_pair
+from taut.accounting._pair import Pair, Vector
 from taut.accounting._primitives import Primitive
+from taut.accounting._profile import Knots, convex_knots, pair_of_knots
+from taut.accounting._renyi_only import RenyiOnly
 from taut.accounting._sampling import ReplaceSampledPair, SampledPair
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["FixedSize", "Poisson"]
+__all__ = ["FixedSize", "Joint", "Poisson", "PoissonReplace"]
+
+_KNOTS = 4096
+_KNOT_TAIL = 1e-60
+
+
+@dataclass(frozen=True)
+class Joint(Primitive):
+    """Several releases that look at one sample of the records: one release for a sampler."""
+
+    kind = "joint"
+    releases: tuple[Primitive, ...]
+    counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        if not self.releases or len(self.releases) != len(self.counts):
+            raise ValueError("a joint release needs as many counts as releases, at least one")
+        for release, count in zip(self.releases, self.counts, strict=True):
+            if not isinstance(release, Primitive) or isinstance(release, RenyiOnly):
+                raise ValueError(f"releases must have dominating pairs, got release={release!r}")
+            _validate.positive_integer(count=count)
+
+    def pair(self, half: Half) -> Pair:
+        """Return the product of the pairs; Gaussians and constants merge exactly."""
+        return _product(self, half)
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Every release must have a pair."""
+        for release in self.releases:
+            release.check(adjacency)
+
+    def __str__(self) -> str:
+        """Return the sum in parentheses."""
+        terms = zip(self.releases, self.counts, strict=True)
+        return "(" + " + ".join(f"{n} * {r}" if n > 1 else str(r) for r, n in terms) + ")"
+
+
+@lru_cache(maxsize=64)
+def _product(joint: Joint, half: Half) -> Pair:
+    terms = zip(joint.releases, joint.counts, strict=True)
+    whole = merge_gaussians(half, [(release.pair(half), count) for release, count in terms])
+    if not whole.terms:
+        return binary_pair(0.0)
+    return whole.single or product_pair(whole.terms)
 
 
 @dataclass(frozen=True)
@@ -28,7 +79,7 @@ class Poisson(Primitive):
         _validate.probability(rate=self.rate)
         if not isinstance(self.base, Primitive):
             raise ValueError(f"base must be a release, got base={self.base!r}")
-        if isinstance(self.base, FixedSize):
+        if _contains_batches(self.base):
             raise UnsoundConfiguration(
                 "poisson of fixed_size has no theorem: the population of the batch is random then. "
                 "Use one sampler, poisson(rate) or fixed_size(batch_size, population)"
@@ -41,14 +92,20 @@ class Poisson(Primitive):
         base = self.base.pair(half)
         return base if self.rate == 1 else SampledPair(base, self.rate, half)
 
+    def sampled(self, rate: float) -> Primitive:
+        """Sampling twice multiplies the rates."""
+        return Poisson(self.base, rate * self.rate)
+
     def check(self, adjacency: Adjacency) -> None:
-        """Poisson sampling amplifies add/remove and zero-out."""
+        """Poisson sampling of one loss amplifies add/remove and zero-out."""
         self.base.check(adjacency)
         if adjacency is Adjacency.REPLACE:
             raise UnsoundConfiguration(
-                "poisson(rate) amplifies add/remove and zero-out losses; this one is for "
-                "adjacency='replace'. Declare the release with adjacency='add_remove', or sample "
-                "batches of fixed size and use fixed_size(batch_size, population)"
+                "poisson(rate) of a loss for adjacency='replace' also needs the cost of removing a "
+                "record: a sampled record may be exchanged for an unsampled one. Pass it as "
+                "poisson(rate, removal=...), for a sum clipped at C: "
+                "gaussian(sigma, sensitivity=2 * C, adjacency='replace')"
+                ".poisson(rate, removal=gaussian(sigma, sensitivity=C))"
             )
 
     def __str__(self) -> str:
@@ -57,23 +114,105 @@ class Poisson(Primitive):
 
 
 @dataclass(frozen=True)
+class PoissonReplace(Primitive):
+    """A Poisson sample under replace-one: the record may be exchanged, or not be sampled at all.
+
+    ``exchange`` is the loss of exchanging a record of the sample, ``removal`` that of taking it
+    out. With rate q and t' = 1 + q (t - 1), advanced joint convexity (Balle, Barthe and Gaboardi
+    2018, Theorem 2) gives h'(t') <= q ((1 - b) h_removal(t) + b h_exchange(t)), b = t'/t, t >= 1.
+    """
+
+    kind = "poisson_replace"
+    exchange: Primitive
+    removal: Primitive
+    rate: float
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        _validate.probability(rate=self.rate)
+        for name in ("exchange", "removal"):
+            if not isinstance(getattr(self, name), Primitive):
+                raise ValueError(f"{name} must be a release, got {name}={getattr(self, name)!r}")
+
+    def pair(self, half: Half) -> Pair:
+        """Return the finite pair of the bound, which lies above it between knots."""
+        if self.rate == 0:
+            return binary_pair(0.0)
+        if self.rate == 1:
+            return self.exchange.pair(Half.REPLACE)
+        return _replaced(self)
+
+    def check(self, adjacency: Adjacency) -> None:
+        """The result is about replace-one only."""
+        self.exchange.check(Adjacency.REPLACE)
+        self.removal.check(Adjacency.ADD_REMOVE)
+        if adjacency is not Adjacency.REPLACE:
+            raise UnsoundConfiguration(
+                "poisson(rate, removal=...) is for adjacency='replace'; for "
+                f"adjacency={str(adjacency)!r} amplify the add/remove loss itself: "
+                "removal.poisson(rate)"
+            )
+
+    def __str__(self) -> str:
+        """Return the call chain."""
+        return f"{self.exchange}.poisson(rate={self.rate:g}, removal={self.removal})"
+
+
+@lru_cache(maxsize=64)
+def _replaced(release: PoissonReplace) -> Pair:
+    """Return the symmetric pair of the bound at many thresholds."""
+    rate = release.rate
+    exchange, removal = release.exchange.pair(Half.REPLACE), release.removal.pair(Half.REMOVE)
+    inner = _inner_thresholds(exchange, removal)
+    with np.errstate(over="ignore"):
+        outer = np.log1p(rate * np.expm1(inner))
+        share = np.exp(outer - inner)
+        bound = (1 - share) * removal.profile(inner) + share * exchange.profile(inner)
+    bound = rate * bound * (1 + exchange.profile_error + removal.profile_error)
+    above = pair_of_knots(_symmetric(outer, np.minimum(bound, 1.0)))
+    # If taking a record out costs no more than an exchange, an exchange for a null record may cost
+    # just that, and reaches the sampled removal.
+    both = np.append(-inner[::-1], inner)
+    reached = bool((removal.profile(both) <= exchange.profile(both) * (1 + 1e-12)).all())
+    inside = SampledPair(removal, rate, Half.REMOVE) if reached else binary_pair(0.0)
+    return EnclosedPair(
+        above.losses, above.log_masses, above.mass_inf, above.mass_minus_inf, inside=inside
+    )
+
+
+def _inner_thresholds(*pairs: Pair) -> Vector:
+    """Return log thresholds from zero up that resolve every profile."""
+    grids = [pair.grid(_KNOT_TAIL, _KNOTS) for pair in pairs]
+    nodes = np.unique(np.concatenate([[0.0], *grids]))
+    return nodes[(nodes >= 0) & (nodes < 600.0)]
+
+
+def _symmetric(epsilons: Vector, deltas: Vector) -> Knots:
+    """Return the hull of a bound at log thresholds >= 0, extended below by the swap rule."""
+    below = -np.expm1(-epsilons) + np.exp(-epsilons) * deltas
+    return convex_knots(np.append(-epsilons[::-1], epsilons), np.append(below[::-1], deltas))
+
+
+@dataclass(frozen=True)
 class FixedSize(Primitive):
     """``base`` on a uniformly random subset of ``batch_size`` out of ``population`` records.
 
     ``base`` is a replace-one loss: exchanging a sampled record changes a clipped sum by up to
-    twice the clipping norm. Under add/remove the larger dataset has ``population`` records.
+    twice the clipping norm. Under add/remove the larger dataset has ``population`` records; with
+    ``exchange`` the size is public and a record is exchanged, perhaps for a null record.
     """
 
     kind = "fixed_size"
     base: Primitive
     batch_size: int
     population: int
+    exchange: bool = False
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         if not isinstance(self.base, Primitive):
             raise ValueError(f"base must be a release, got base={self.base!r}")
-        if isinstance(self.base, FixedSize | Poisson):
+        if _contains_batches(self.base):
             raise UnsoundConfiguration(
                 "fixed_size of a sampled release: a uniform subset of a uniform subset is one "
                 "uniform subset; use one sampler, with the inner batch and the outer population"
@@ -84,6 +223,11 @@ class FixedSize(Primitive):
             raise ValueError(
                 f"batch_size must not exceed population, got batch_size={self.batch_size}, "
                 f"population={self.population}"
+            )
+        if self.batch_size == self.population and not self.exchange:
+            raise ValueError(
+                f"batch_size must be smaller than population under add/remove, got "
+                f"batch_size={self.batch_size}, population={self.population}"
             )
 
     @property
@@ -96,24 +240,25 @@ class FixedSize(Primitive):
         base = self.base.pair(Half.REPLACE)
         if self.rate == 1:
             return base
-        if half is Half.REPLACE:
+        if self.exchange:
             return ReplaceSampledPair(base, self.rate)
         return SampledPair(base, self.rate, half)
 
     def check(self, adjacency: Adjacency) -> None:
-        """The base must have a replace-one pair; the result serves every relation but zero-out."""
+        """The base must have a replace-one pair; the relation decides what may be exchanged."""
         self.base.check(Adjacency.REPLACE)
-        if adjacency is Adjacency.ZERO_OUT:
+        if self.exchange != (adjacency in (Adjacency.REPLACE, Adjacency.ZERO_OUT)):
             raise UnsoundConfiguration(
-                "fixed_size has no theorem of its own for adjacency='zero_out'; "
-                "adjacency='replace' is valid for it"
-            )
-        if self.batch_size == self.population and adjacency is not Adjacency.REPLACE:
-            raise ValueError(
-                f"batch_size must be smaller than population under add/remove, got "
-                f"batch_size={self.batch_size}, population={self.population}"
+                f"this batch was made for another relation than {str(adjacency)!r}; "
+                f"use fixed_size(batch_size, population, adjacency={str(adjacency)!r})"
             )
 
     def __str__(self) -> str:
         """Return the call chain."""
         return f"{self.base}.fixed_size({self.batch_size}, {self.population})"
+
+
+def _contains_batches(release: Primitive) -> bool:
+    """Whether a release draws batches of fixed size, itself or in a part."""
+    parts = release.releases if isinstance(release, Joint) else ()
+    return isinstance(release, FixedSize) or any(_contains_batches(part) for part in parts)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from taut.accounting._adjacency import Half
 from taut.accounting._lattice import upper_masses
-from taut.accounting._pair import Atoms, Cells, Pair, Quadrature, Vector
+from taut.accounting._pair import ROUNDING, Atoms, Cells, Pair, Quadrature, Vector
 
 __all__ = ["ReplaceSampledPair", "SampledPair"]
 
@@ -63,8 +63,9 @@ class SampledPair(Pair):
     def max_loss(self) -> float:
         """The image of the largest base loss, infinite ones included when adding."""
         if not self._removes and self.base.mass_inf:
-            return -math.log1p(-self.rate)
-        return float(self._forward(np.array(self.base.max_loss)))
+            return -math.log1p(-self.rate) * (1 + ROUNDING)
+        largest = float(self._forward(np.array(self.base.max_loss)))
+        return largest + ROUNDING * abs(largest)
 
     def profile(self, epsilon: Vector) -> Vector:
         """Return the closed profile rule for one sampled release."""
@@ -81,7 +82,10 @@ class SampledPair(Pair):
             inner = np.append(inner, math.log1p(-self.rate))
         if not self._removes and self.base.mass_inf:
             inner = np.append(inner, -math.log1p(-self.rate))
-        return np.unique(inner)
+        inner = np.unique(inner)
+        if self.continuous:  # rounding must not push the ends of the support out of the grid
+            inner[[0, -1]] += ROUNDING * np.array([-1.0, 1.0]) * np.abs(inner[[0, -1]])
+        return inner
 
     def atoms(self, tail: float) -> Atoms:
         """Return the images of the base atoms, and of the losses that were infinite."""
@@ -135,13 +139,17 @@ class SampledPair(Pair):
         return Quadrature(losses, log_weights)
 
     def log_mgf(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """Return the quadrature, infinite where removing a record keeps an infinite moment."""
+        """Return the quadrature, infinite where an infinite moment of the base remains."""
         value = super().log_mgf(z)
-        if not self._removes:
-            return value
-        real = np.maximum(np.real(z), 0.0).astype(np.complex128)
-        infinite = np.isinf(self.base.log_mgf(real).real)
+        real = np.real(z)
+        real = np.maximum(real, 0.0) if self._removes else np.minimum(real, 0.0)
+        infinite = np.isinf(self.base.log_mgf(real.astype(np.complex128)).real)
         return np.where(infinite, complex(math.inf), value)
+
+    @property
+    def tight(self) -> bool:  # type: ignore[override]
+        """Inherited from the base."""
+        return self.base.tight
 
     @property
     def attained(self) -> Pair:
@@ -155,7 +163,11 @@ class SampledPair(Pair):
     def _forward(self, losses: Vector) -> Vector:
         """Return the sampled loss of a base loss."""
         sign = 1.0 if self._removes else -1.0
-        return sign * np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + sign * losses)
+        with np.errstate(over="ignore"):
+            near = np.log1p(self.rate * np.expm1(np.minimum(sign * losses, 700.0)))
+        # Near zero a plain logarithm would be off absolutely; far up this one overflows.
+        far = np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + sign * losses)
+        return sign * np.where(sign * losses < 700.0, near, far)
 
     def _backward(self, losses: Vector) -> Vector:
         """Return the base loss of a sampled loss, far away where sampling bounds the loss."""
@@ -186,6 +198,11 @@ class ReplaceSampledPair(Pair):
 
     base: Pair
     rate: float
+
+    @property
+    def tight(self) -> bool:  # type: ignore[override]
+        """Inherited from the base."""
+        return self.base.tight
 
     @property
     def attained(self) -> Pair:
@@ -277,7 +294,40 @@ class ReplaceSampledPair(Pair):
         return Cells(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
-        """Return a fine upper discretisation: the density jumps at zero, so no smooth rule fits."""
+        """Return fine cells: the density jumps at zero, so no smooth rule fits."""
         edges = self.grid(_QUADRATURE_TAIL, _QUADRATURE_NODES)
         with np.errstate(divide="ignore"):
             return Quadrature(edges, np.log(upper_masses(self, edges, _QUADRATURE_TAIL)))
+
+    def log_mgf(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return the moment of the upper half, corrected below zero where losses are bounded.
+
+        Large moments come from large losses, far beyond where masses underflow; there the loss is
+        that of the upper half, which has a smooth rule. The pair is symmetric: K(z) = K(-1 - z).
+        """
+        z = np.asarray(z, dtype=np.complex128)
+        z = np.where(z.real < -0.5, -1 - z, z)
+        whole = self._up.log_mgf(z)
+        edges = np.union1d(self.grid(_QUADRATURE_TAIL, _QUADRATURE_NODES), [0.0])
+        below = edges[edges <= 0]
+        correction = np.zeros(z.shape, dtype=np.complex128)
+        for half, sign in ((self._down, 1.0), (self._up, -1.0)):
+            correction += sign * _moment_below(half, below, z)
+        at_zero = self.atoms(_QUADRATURE_TAIL)
+        correction += at_zero.masses[at_zero.losses == 0].sum()
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = whole + np.log1p(correction * np.exp(-whole))
+        return np.where(np.isinf(whole.real), complex(math.inf), value)
+
+
+def _moment_below(half: Pair, edges: Vector, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """Return E[exp(z L); L < 0] of ``half``, by the mean ratio in every cell."""
+    total = np.zeros(z.shape, dtype=np.complex128)
+    if edges.size > 1:
+        mass, q_mass, _, _ = half.cells(edges)
+        keep = (mass > 0) & (q_mass > 0)
+        total += (mass[keep] * (mass[keep] / q_mass[keep]) ** z[..., None]).sum(axis=-1)
+    atoms = half.atoms(_QUADRATURE_TAIL)
+    keep = atoms.losses < 0
+    total += (atoms.masses[keep] * np.exp(z[..., None] * atoms.losses[keep])).sum(axis=-1)
+    return total

@@ -14,10 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from taut.accounting._convolution import Window
+from taut.accounting._half_sum import RenyiTerm
 from taut.accounting._lattice import Widths, upper_masses
 from taut.accounting._pair import Pair, Vector
 
-__all__ = ["Saddle", "Scout", "Survey"]
+__all__ = ["SHARP", "Saddle", "Scout", "Survey"]
+
+SHARP = 4096
+"""Nodes for a bound that is published, not only looked at."""
 
 _NODES = 512
 _COARSE = np.geomspace(1e-4, 1e4, 49)
@@ -28,6 +32,7 @@ _NOISE_ROOM = 1e8
 _ESCAPE = 1e-3
 _COARSENING = 0.25
 _BULK = 1e-3
+_HAIR = 1e-4
 
 
 class Saddle(NamedTuple):
@@ -47,15 +52,26 @@ class Saddle(NamedTuple):
 class Scout:
     """Upper cumulants of a sum of losses, at finitely many nodes."""
 
-    def __init__(self, terms: Sequence[tuple[Pair, int]], tail: float) -> None:
-        """Discretise every pair of ``terms`` with at most ``tail`` of its mass cut."""
+    def __init__(
+        self,
+        terms: Sequence[tuple[Pair, int]],
+        tail: float,
+        curves: Sequence[tuple[RenyiTerm, int]] = (),
+        nodes: int = _NODES,
+    ) -> None:
+        """Discretise every pair of ``terms`` with at most ``tail`` of its mass cut.
+
+        Releases without a pair take part by the cumulants of their ``curves``. More ``nodes`` are
+        worth their time where the bound itself is the answer.
+        """
+        self._curves = curves
         self._terms = []
         self._lost = tail * sum(count for _, count in terms)
         self._zcdp = [pair.zcdp for pair, _ in terms]
         for pair, count in terms:
-            losses = np.union1d(pair.grid(tail, _NODES), pair.atoms(tail).losses)
-            if losses.size > 4 * _NODES:
-                losses = losses[np.linspace(0, losses.size - 1, 4 * _NODES).astype(int)]
+            losses = np.union1d(pair.grid(tail, nodes), pair.atoms(tail).losses)
+            if losses.size > 4 * nodes:
+                losses = losses[np.linspace(0, losses.size - 1, 4 * nodes).astype(int)]
             if losses.size == 1:
                 losses = np.append(losses, losses[0] + 1.0)
             with np.errstate(divide="ignore"):
@@ -67,6 +83,8 @@ class Scout:
         parts = zip(self.cumulants(tilts), self._zcdp, self._terms, strict=True)
         for cumulant, rho, (_, _, count) in parts:
             total += count * np.minimum(cumulant, rho * tilts * (tilts + 1))
+        for curve, count in self._curves:
+            total += count * curve.cumulants(tilts)
         return total
 
     def cumulants(self, tilts: Vector) -> list[Vector]:
@@ -83,8 +101,13 @@ class Scout:
         return math.fsum(count * variance for _, variance, count in self._moments(tilt))
 
     def means(self, tilt: float) -> list[float]:
-        """Return the mean tilted loss of every term, all its copies together."""
-        return [count * mean for mean, _, count in self._moments(tilt)]
+        """Return the mean tilted loss of every term, all its copies together; curves come last."""
+        near = tilt * np.array([1 - _HAIR, 1 + _HAIR])
+        slopes = [
+            count * float(np.diff(curve.cumulants(near))[0]) / (2 * _HAIR * tilt)
+            for curve, count in self._curves
+        ]
+        return [count * mean for mean, _, count in self._moments(tilt)] + slopes
 
     def _moments(self, tilt: float) -> list[tuple[float, float, int]]:
         """Return mean and variance of one tilted copy, and the count, of every term."""
@@ -108,7 +131,7 @@ class Scout:
         """Return the best Chernoff log delta at ``epsilon`` and its tilt."""
         tilts, values = self._search(lambda c: self._proven(c) + _log_kernel(c) - c * epsilon)
         best = int(np.argmin(values))
-        log_delta = float(np.logaddexp(values[best], math.log(self._lost)))
+        log_delta = float(np.logaddexp(values[best], math.log(max(self._lost, 1e-320))))
         return Saddle(float(tilts[best]), epsilon, min(log_delta, 0.0))
 
     def survey(self, saddle: Saddle) -> Survey:
@@ -140,11 +163,17 @@ class Scout:
 
     def _search(self, objective: Callable[[Vector], Vector]) -> tuple[Vector, Vector]:
         """Return tilts around the minimum of a unimodal ``objective``, and its values there."""
-        scale = 1 / math.sqrt(max(self.spread(0.0), 1e-300))
+        # The cumulant at one is about the variance of a curve's loss.
+        spread = self.spread(0.0) + math.fsum(
+            count * float(curve.cumulants(np.ones(1))[0]) for curve, count in self._curves
+        )
+        scale = 1 / math.sqrt(min(max(spread, 1e-300), 1e300))
         tilts = np.clip(scale * _COARSE, 1e-9, 1e9)
         best = float(tilts[np.argmin(objective(tilts))])
         for ratio in (_COARSE[1] / _COARSE[0], (_COARSE[1] / _COARSE[0]) ** (1 / 6)):
             tilts = best * ratio**_FINE
+            if self._curves:  # theorems speak of integer orders, and chords meet there
+                tilts = np.union1d(tilts, np.unique(np.maximum(np.round(tilts), 1.0)))
             values = objective(tilts)
             best = float(tilts[np.argmin(values)])
         return tilts, values

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from taut import _validate
-from taut.accounting import _primitives, _sampled
 from taut.accounting._adjacency import Adjacency, as_adjacency
 from taut.accounting._primitives import Primitive
 
@@ -16,12 +17,26 @@ __all__ = ["SCHEMA", "decode", "dumps", "encode", "loads"]
 
 SCHEMA = "taut.privacy-loss/1"
 
-_KINDS: dict[str, type[Primitive]] = {
-    cls.kind: cls
-    for module in (_primitives, _sampled)
-    for name in module.__all__
-    if (cls := getattr(module, name)) is not Primitive
-}
+# Modules that describe releases; those with factories import the loss, hence not at the top.
+_MODULES = (
+    "_additive",
+    "_coordinates",
+    "_mixed_noise",
+    "_mixture",
+    "_primitives",
+    "_renyi_only",
+    "_renyi_sampled",
+    "_sampled",
+    "_screening",
+)
+
+
+@cache
+def _kinds() -> dict[str, type[Primitive]]:
+    """Return the class of every kind of release."""
+    modules = [import_module(f"taut.accounting.{name}") for name in _MODULES]
+    classes = [getattr(module, name) for module in modules for name in module.__all__]
+    return {cls.kind: cls for cls in classes if hasattr(cls, "kind")}
 
 
 def encode(adjacency: Adjacency, terms: Iterable[tuple[Primitive, int]]) -> dict[str, Any]:
@@ -69,22 +84,28 @@ def loads(text: str) -> Any:
 def _encode(release: Primitive) -> dict[str, Any]:
     data: dict[str, Any] = {"kind": release.kind}
     for field in fields(release):
-        value = getattr(release, field.name)
-        data[field.name] = _encode(value) if isinstance(value, Primitive) else value
+        data[field.name] = _plain(getattr(release, field.name))
     return data
+
+
+def _plain(value: Any) -> Any:
+    """Return a field as JSON has it: releases as objects, also inside of tuples."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return _encode(value) if isinstance(value, Primitive) else value
 
 
 def _decode(data: Mapping[str, Any]) -> Primitive:
     kind = data["kind"]
-    if kind not in _KINDS:
-        raise ValueError(f"unknown release kind {kind!r}; known: {', '.join(sorted(_KINDS))}")
-    values = {
-        name: _decode(value) if isinstance(value, Mapping) else _frozen(value)
-        for name, value in data.items()
-        if name != "kind"
-    }
-    return _KINDS[kind](**values)
+    kinds = _kinds()
+    if kind not in kinds:
+        raise ValueError(f"unknown release kind {kind!r}; known: {', '.join(sorted(kinds))}")
+    values = {name: _frozen(value) for name, value in data.items() if name != "kind"}
+    return kinds[kind](**values)
 
 
 def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    """Return a field as a release has it, the inverse of ``_plain``."""
+    if isinstance(value, list):
+        return tuple(_frozen(item) for item in value)
+    return _decode(value) if isinstance(value, Mapping) else value

@@ -132,7 +132,8 @@ def read_loss(
         if given:
             raise ValueError(f"--loss already holds the whole run; leave out {' and '.join(given)}")
         try:
-            return taut.PrivacyLoss.from_json(loss_file.read_text()), {"name": "as the loss says"}
+            loss = taut.PrivacyLoss.from_json(loss_file.read_text())
+            return loss, {"name": ", ".join(dict.fromkeys(str(p) for p, _ in loss.terms)) or "none"}
         except (ValueError, TypeError) as error:
             raise ValueError(f"{loss_file} holds no privacy loss: {error}") from error
     if sigma is None:

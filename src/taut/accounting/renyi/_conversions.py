@@ -10,19 +10,21 @@ from typing import NamedTuple
 import numpy as np
 
 from taut import _validate
-from taut.accounting._pair import Vector
+from taut.accounting._pair import ROUNDING, Vector
+from taut.accounting.renyi._curves import Curve, checked
+from taut.accounting.renyi._sums import rounded_up
+from taut.accounting.renyi._two_point import optimal_epsilon, optimal_log_delta
 
 __all__ = ["Converted", "delta_from_rdp", "epsilon_from_rdp"]
 
-Curve = Callable[[Vector], Vector]
-"""Renyi divergences at an array of orders above one; infinite where nothing is known."""
+Objective = Callable[[Vector], Vector]
 
 _FIRST = np.unique(np.concatenate([1 + np.geomspace(1e-3, 1, 24), np.arange(2.0, 65.0)]))
 _REFINEMENTS = 3
 _LARGEST_ORDER = 2.0**40
-_ZOOMS = 5
-_BISECTIONS = 60
-_SLACK = 1e-9  # relative; the last zoom is far below it
+_SMALLEST_EXCESS = 1e-12  # of an order over one
+_TINY = math.ulp(0.0)  # bounds what underflows
+_REACHES = (1.5, 0.4, 0.1)  # of log(order - 1), around the best order so far
 CONVERSIONS = ("improved", "classic", "optimal")
 
 
@@ -49,21 +51,39 @@ def epsilon_from_rdp(
         conversion: ``"classic"``, eps(a) + log(1/delta)/(a-1) (Mironov 2017, Proposition 3);
             ``"improved"``, eps(a) + log(1-1/a) - log(a delta)/(a-1) (Canonne, Kamath and Steinke
             2020, Proposition 12), never worse; ``"optimal"``, the best that one order can prove
-            (Asoodeh et al. 2021), slower.
+            (Asoodeh et al. 2021), some ten times slower.
         orders: the only orders to try. By default the search extends until the best is inside.
+
+    Raises:
+        ValueError: for a delta outside (0, 1), an unknown conversion, orders that are not finite
+            numbers above 1, or a curve with values that are negative or not a number.
 
     Warns:
         UserWarning: if the best of the given ``orders`` is the last one.
 
-    The printed form of the thesis, eps(a-1) for eps(a), is unsound; see docs/errata.md.
+    **Guarantee**: the adjacency, sampler and conditions are those of ``rdp``. Every order proves
+    its value, so the search decides about tightness alone; values are rounded up. The form
+    printed in Zhu 2023, eps(a-1) for eps(a), is unsound (docs/errata.md).
+
+    Example:
+        >>> from taut.accounting import renyi
+        >>> value, order = renyi.epsilon_from_rdp(renyi.gaussian(sigma=1.0), delta=1e-5)
+        >>> round(value, 4), round(order, 2)
+        (4.7284, 5.43)
     """
     level = _open_probability(delta=delta)
     _known(conversion)
 
-    def objective(at: Vector) -> Vector:
-        return _epsilons(at, _checked(rdp, at), level, conversion)
+    def closed(at: Vector) -> Vector:
+        return _epsilons(at, checked(rdp, at), level, conversion)
 
-    order, value = _search(objective, orders)
+    def optimal(at: Vector) -> Vector:
+        values = checked(rdp, at)
+        ceilings = _epsilons(at, values, level, "improved")
+        pairs = zip(at.tolist(), values.tolist(), strict=True)
+        return np.minimum([optimal_epsilon(a, r, level) for a, r in pairs], ceilings)
+
+    order, value = _best(closed, optimal if conversion == "optimal" else None, orders)
     return Converted(max(value, 0.0), order)
 
 
@@ -76,117 +96,73 @@ def delta_from_rdp(
 ) -> Converted:
     """Return the smallest delta at ``epsilon`` that one order of a Renyi curve proves.
 
-    Arguments as for :func:`epsilon_from_rdp`.
+    Arguments, errors, warnings and guarantee are those of :func:`epsilon_from_rdp`; ``epsilon`` is
+    finite and at least 0.
     """
     at_epsilon = _validate.non_negative(epsilon=epsilon)
     _known(conversion)
 
-    def objective(at: Vector) -> Vector:
-        return _log_deltas(at, _checked(rdp, at), at_epsilon, conversion)
+    def closed(at: Vector) -> Vector:
+        return _log_deltas(at, checked(rdp, at), at_epsilon, conversion)
 
-    order, value = _search(objective, orders)
-    return Converted(min(math.exp(min(value, 0.0)), 1.0), order)
+    def optimal(at: Vector) -> Vector:
+        values = checked(rdp, at)
+        ceilings = _log_deltas(at, values, at_epsilon, "improved")
+        pairs = zip(at.tolist(), values.tolist(), strict=True)
+        logs = np.array([optimal_log_delta(a, r, at_epsilon) for a, r in pairs])
+        return np.minimum(rounded_up(logs, np.abs(logs)), ceilings)
+
+    order, value = _best(closed, optimal if conversion == "optimal" else None, orders)
+    if value == -math.inf:
+        return Converted(0.0, order)
+    return Converted(min(max(math.exp(min(value, 0.0)) * (1 + ROUNDING), _TINY), 1.0), order)
 
 
 def _epsilons(orders: Vector, rdp: Vector, delta: float, conversion: str) -> Vector:
-    """Return the epsilon that each order proves."""
-    if conversion == "optimal":
-        pairs = zip(orders.tolist(), rdp.tolist(), strict=True)
-        return np.array([_optimal_epsilon(a, r, delta) for a, r in pairs])
-    value = rdp - math.log(delta) / (orders - 1)
-    if conversion == "improved":
-        value = value + np.log1p(-1 / orders) - np.log(orders) / (orders - 1)
-    return value
+    """Return the epsilon that each order proves, in closed form."""
+    excess = -math.log(delta) / (orders - 1)
+    value, size = rdp + excess, rdp + excess
+    if conversion != "classic":
+        saved = np.log(orders) / (orders - 1) - np.log1p(-1 / orders)
+        value, size = value - saved, size + saved
+    # Equal distributions prove everything.
+    return np.where(rdp > 0, rounded_up(value, size), -math.inf)
 
 
 def _log_deltas(orders: Vector, rdp: Vector, epsilon: float, conversion: str) -> Vector:
-    """Return the log delta that each order proves."""
-    if conversion == "optimal":
-        pairs = zip(orders.tolist(), rdp.tolist(), strict=True)
-        with np.errstate(divide="ignore"):
-            return np.log([_optimal_delta(a, r, epsilon) for a, r in pairs])
-    value = (orders - 1) * (rdp - epsilon)
-    if conversion == "improved":
-        value = value + orders * np.log1p(-1 / orders) - np.log(orders - 1)
-    return value
+    """Return the log delta that each order proves, in closed form."""
+    value, size = (orders - 1) * (rdp - epsilon), (orders - 1) * (rdp + epsilon)
+    if conversion != "classic":
+        saved = -orders * np.log1p(-1 / orders), np.log(orders - 1)
+        value, size = value - saved[0] - saved[1], size + saved[0] + np.abs(saved[1])
+    # Equal distributions prove everything.
+    return np.where(rdp > 0, rounded_up(value, size), -math.inf)
 
 
-def _optimal_epsilon(order: float, rdp: float, delta: float) -> float:
-    """Return the largest log((p - delta)/q) over two-point pairs within a Renyi divergence."""
-    if not math.isfinite(rdp):
-        return math.inf
-    ceiling = float(_epsilons(np.array([order]), np.array([rdp]), delta, "improved")[0])
-
-    def gain(log_p: Vector, log_q: Vector) -> Vector:
-        with np.errstate(divide="ignore"):
-            value = np.log(np.maximum(np.exp(log_p) - delta, 0.0)) - log_q
-        return np.where(np.exp(log_p) > delta, value, -math.inf)
-
-    return min(_largest_gain(order, rdp, ceiling, gain) * (1 + _SLACK) + _SLACK, ceiling)
-
-
-def _optimal_delta(order: float, rdp: float, epsilon: float) -> float:
-    """Return the largest p - exp(epsilon) q over two-point pairs within a Renyi divergence."""
-    if not math.isfinite(rdp):
-        return 1.0
-
-    def gain(log_p: Vector, log_q: Vector) -> Vector:
-        return np.exp(log_p) - np.exp(np.minimum(epsilon + log_q, 50.0))
-
-    ceiling = math.exp(
-        min(float(_log_deltas(np.array([order]), np.array([rdp]), epsilon, "improved")[0]), 0.0)
-    )
-    return min(max(_largest_gain(order, rdp, epsilon, gain) * (1 + _SLACK), 0.0), ceiling)
-
-
-def _largest_gain(
-    order: float, rdp: float, epsilon: float, gain: Callable[[Vector, Vector], Vector]
-) -> float:
-    """Return the maximum of a unimodal ``gain`` along the boundary of what the divergence allows.
-
-    Two outcomes suffice: merging all outputs above the threshold, and all below, keeps the
-    hockey stick and lowers the Renyi divergence. For every q the largest p is found by bisection;
-    the set of pairs is convex, so both gains are unimodal in q.
-    """
-    # If only the first term of the moment counted, the gain would peak above log q = -a epsilon.
-    low = -order * abs(epsilon) - rdp - 60.0
-    log_q = np.linspace(low, -1e-12, 257)
-    for _ in range(_ZOOMS):
-        values = gain(_boundary(order, (order - 1) * rdp, log_q), log_q)
-        best = int(np.argmax(values))
-        log_q = np.linspace(
-            log_q[max(best - 1, 0)], log_q[min(best + 1, log_q.size - 1)], log_q.size
-        )
-    return float(values.max())
-
-
-def _boundary(order: float, bound: float, log_q: Vector) -> Vector:
-    """Return the largest log p with log(p^a q^(1-a) + (1-p)^a (1-q)^(1-a)) <= ``bound``."""
-    low, high = log_q.copy(), np.zeros_like(log_q)
-    rest_q = (1 - order) * np.log(-np.expm1(log_q))
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        with np.errstate(divide="ignore"):
-            rest = order * np.log(-np.expm1(middle)) + rest_q
-        inside = np.logaddexp(order * middle + (1 - order) * log_q, rest) <= bound
-        low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-    return high
-
-
-def _search(
-    objective: Callable[[Vector], Vector], orders: Sequence[float] | None
+def _best(
+    closed: Objective, optimal: Objective | None, orders: Sequence[float] | None
 ) -> tuple[float, float]:
-    """Return the best order and the value there."""
+    """Return the best order and the value there.
+
+    An optimal conversion is costly, so it is tried around the best order of the closed form.
+    """
     if orders is not None:
-        return _search_list(objective, orders)
-    at = _FIRST
-    values = objective(at)
-    while np.argmin(values) == at.size - 1 and at[-1] < _LARGEST_ORDER:
-        at = np.round(at[-1] * np.linspace(1.0, 4.0, 49))
-        extended = objective(at)
-        if extended.min() >= values[-1]:
-            break
-        values = extended
+        return _search_list(optimal or closed, orders)
+    order, value = _search(closed)
+    if optimal is None or not math.isfinite(value):
+        return order, value
+    for reach in _REACHES:
+        factors = np.exp(np.linspace(-reach, reach, 7))
+        at = np.unique(1 + (order - 1) * factors)
+        values = optimal(at[at > 1])
+        best = int(np.argmin(values))
+        order, value = float(at[at > 1][best]), float(values[best])
+    return order, value
+
+
+def _search(objective: Objective) -> tuple[float, float]:
+    """Return the best order and the value there, extending the orders at either end."""
+    at, values = _extended(objective)
     best = int(np.argmin(values))
     for _ in range(_REFINEMENTS):
         low, high = at[max(best - 1, 0)], at[min(best + 1, at.size - 1)]
@@ -196,9 +172,24 @@ def _search(
     return float(at[best]), float(values[best])
 
 
-def _search_list(
-    objective: Callable[[Vector], Vector], orders: Sequence[float]
-) -> tuple[float, float]:
+def _extended(objective: Objective) -> tuple[Vector, Vector]:
+    """Return orders and values such that the smallest is not at an end, if that can be had."""
+    at, values = _FIRST, objective(_FIRST)
+    while np.argmin(values) == at.size - 1 and at[-1] < _LARGEST_ORDER:
+        more = np.round(at[-1] * np.linspace(1.0, 4.0, 49)[1:])
+        at, values = _joined(objective, at[-2:], more)
+    while np.argmin(values) == 0 and at[0] - 1 > _SMALLEST_EXCESS:
+        more = 1 + (at[0] - 1) * np.geomspace(1e-2, 1.0, 16)
+        at, values = _joined(objective, more, at[:2])
+    return at, values
+
+
+def _joined(objective: Objective, first: Vector, second: Vector) -> tuple[Vector, Vector]:
+    at = np.union1d(first, second)
+    return at, objective(at)
+
+
+def _search_list(objective: Objective, orders: Sequence[float]) -> tuple[float, float]:
     at = np.asarray(orders, dtype=float)
     if at.ndim != 1 or at.size == 0 or not (at > 1).all() or not np.isfinite(at).all():
         raise ValueError(f"orders must be finite numbers above 1, at least one, got {orders!r}")
@@ -212,19 +203,6 @@ def _search_list(
             stacklevel=4,
         )
     return float(at[best]), float(values[best])
-
-
-def _checked(rdp: Curve, orders: Vector) -> Vector:
-    """Return the curve's values, or say what is wrong with them."""
-    values = np.asarray(rdp(orders), dtype=float)
-    if values.shape != orders.shape:
-        raise ValueError(
-            f"rdp must return one value per order, got shape {values.shape} for {orders.shape}; "
-            "write it with NumPy functions, or wrap it in numpy.vectorize"
-        )
-    if np.isnan(values).any() or (values < 0).any():
-        raise ValueError("rdp must return divergences that are at least 0, and inf where unknown")
-    return values
 
 
 def _known(conversion: str) -> None:

@@ -3,6 +3,7 @@
 Everything here works on *cumulants* K(a) = (a - 1) eps(a), the logarithm of the a-th moment of the
 likelihood ratio: they add up under composition, are convex in the order, and vanish at 0 and 1.
 Arrays of cumulants are indexed by the integer order: shape (..., n + 1) for orders 0 to n.
+All results are rounded up.
 """
 
 from __future__ import annotations
@@ -11,17 +12,37 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
-from taut.accounting._pair import Vector
+from taut.accounting._pair import ROUNDING, Vector
 
-__all__ = ["PROVEN_ORDER", "at_real_orders", "log_binomials", "log_expm1", "poisson_cumulants"]
+__all__ = [
+    "LARGEST_ORDER",
+    "LARGEST_TABLE",
+    "Orders",
+    "at_real_orders",
+    "divergences",
+    "interpolated",
+    "log1p_exp",
+    "log_binomials",
+    "log_expm1",
+    "log_mean",
+    "log_sums",
+    "poisson_cumulants",
+    "rounded_up",
+]
 
-PROVEN_ORDER = 389
-"""Largest order up to which the exact sum has an integer-polynomial certificate."""
+Orders = NDArray[np.int64]
 
-_BLOCK = 2**21  # entries of a table of terms worked on at a time
+LARGEST_ORDER = 2**17
+"""Largest order at which binomial sums are evaluated; beyond it the answer is infinite."""
+
+LARGEST_TABLE = 2**12
+"""The same where sums at all orders up to the largest are needed."""
+
+_BLOCK = 2**17  # terms worked on at a time: about what a cache holds
+_STRIP = 32  # orders worked on at a time, so that half of the square table is never touched
 
 
 def log_expm1(x: Vector) -> Vector:
@@ -30,16 +51,36 @@ def log_expm1(x: Vector) -> Vector:
         return np.where(x > 30.0, x + np.log1p(-np.exp(-x)), np.log(np.expm1(np.minimum(x, 31.0))))
 
 
-def log_binomials(largest: int) -> Vector:
-    """Return log C(a, l) for 0 <= l, a <= ``largest``, minus infinity above the diagonal."""
-    a = np.arange(largest + 1)
-    logs = gammaln(a[:, None] + 1.0) - gammaln(a + 1.0)
+def log1p_exp(log_excess: Vector) -> Vector:
+    """Return log(1 + exp(log_excess)), rounded up, never zero for what is only small."""
+    value = np.logaddexp(0.0, log_excess) * (1 + ROUNDING)
+    return np.where(log_excess > -math.inf, np.maximum(value, np.finfo(float).tiny), 0.0)
+
+
+def rounded_up(value: Vector, size: Vector) -> Vector:
+    """Return a sum whose terms have total ``size``, rounded up; infinities stay as they are."""
     with np.errstate(invalid="ignore"):
-        return np.where(a <= a[:, None], logs - gammaln(np.abs(a[:, None] - a) + 1.0), -math.inf)
+        return np.where(np.isfinite(value), value + ROUNDING * size, value)
+
+
+def log_binomials(largest: int) -> Vector:
+    """Return log C(a, j) for 0 <= j, a <= ``largest``, minus infinity above the diagonal.
+
+    Rounded up.
+    """
+    a = np.arange(largest + 1)
+    return _log_binomials(a, a)
+
+
+def _log_binomials(orders: Orders, j: Orders) -> Vector:
+    a = orders[:, None]
+    whole, part, rest = gammaln(a + 1.0), gammaln(j + 1.0), gammaln(np.maximum(a - j, 0) + 1.0)
+    logs = np.where(j <= a, whole - part - rest, -math.inf)
+    return rounded_up(logs, whole + part + rest)
 
 
 def poisson_cumulants(rate: ArrayLike, base: Vector) -> Vector:
-    """Return the cumulants after Poisson sampling: log1p(sum_{l>=2} B(l) (exp K(l) - 1)).
+    """Return the cumulants after Poisson sampling: log1p(sum_{j>=2} B(j) (exp K(j) - 1)).
 
     Args:
         rate: sampling rates in [0, 1], shape (...).
@@ -49,57 +90,151 @@ def poisson_cumulants(rate: ArrayLike, base: Vector) -> Vector:
     Returns:
         Cumulants of the sampled release at the same orders, shape (..., n + 1).
 
-    **Guarantee**: add/remove or zero-out, Poisson sampling. An upper bound for every mechanism at
-    integer orders up to ``PROVEN_ORDER`` (docs/theory/renyi.md), attained when one pair attains
-    the base curve at all orders (Zhu and Wang 2019, Theorem 5 and Proposition 10). Written with
-    binomial weights that sum to one, so that no term is negative and no digit is lost.
+    **Guarantee**: add/remove or zero-out, Poisson sampling. An upper bound for every mechanism
+    (docs/theory/renyi.md), attained when one pair attains the base curve at all orders (Zhu and
+    Wang 2019; Zhu 2023, Theorem 2.3.2). Written with binomial weights that sum to one, so that
+    no term is negative and no digit is lost.
     """
     rates = np.asarray(rate, dtype=float)
     shape = np.broadcast_shapes(rates.shape, base.shape[:-1])
     n = base.shape[-1] - 1
-    flat_rates = np.broadcast_to(rates, shape).reshape(-1)
-    flat_base = np.broadcast_to(base, (*shape, n + 1)).reshape(-1, n + 1)
-    out = np.zeros_like(flat_base)
-    logs = log_binomials(n)[2:, 2:]
-    rows = max(1, _BLOCK // max(logs.size, 1))
-    for start in range(0, flat_base.shape[0], rows):
-        part = slice(start, start + rows)
-        out[part, 2:] = _sampled(flat_rates[part], flat_base[part], logs)
+    rates = np.broadcast_to(rates, shape).reshape(-1)
+    table = np.broadcast_to(base, (*shape, n + 1)).reshape(-1, n + 1)
+    out = np.zeros_like(table)
+    if n >= 2:
+        logs = log_mean(rates, log_expm1(table[:, 2:]), np.arange(2, n + 1))
+        out[:, 2:] = log1p_exp(logs)
+        out[rates == 1] = table[rates == 1]
+        out[:, :2] = 0.0
     return out.reshape(*shape, n + 1)
 
 
-def _sampled(rates: Vector, base: Vector, logs: Vector) -> Vector:
-    """Return cumulants at orders 2 to n for rates (m,), base (m, n + 1), logs (n - 1, n - 1)."""
-    order = np.arange(2, base.shape[1])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        stay, go = np.log1p(-rates)[:, None], np.log(rates)[:, None]
-        # l log(q) - l log(1 - q) + log expm1(K(l)); what is left depends on the order alone.
-        moments = order * (go - stay) + log_expm1(base[:, 2:])
-        terms = logs + moments[:, None, :]
-        peak = terms.max(axis=2)
-        total = np.log(np.exp(terms - peak[..., None]).sum(axis=2)) + peak + order * stay
-        value = np.logaddexp(0.0, total)
-    value = np.where(rates[:, None] > 0, value, 0.0)
-    value = np.where(rates[:, None] < 1, value, base[:, 2:])
-    infinite = np.maximum.accumulate(np.isinf(base[:, 2:]), axis=1) & (rates[:, None] > 0)
-    return np.where(infinite, math.inf, np.nan_to_num(value, nan=0.0, posinf=math.inf))
+def log_mean(rates: Vector, values: Vector, orders: Orders) -> Vector:
+    """Return log sum_{j=2}^a B(j) exp(values(j)) with B the Binomial(a, rate) probabilities.
+
+    Args:
+        rates: in [0, 1], shape (m,). At rate 0 the sum is empty; at rate 1 use the base instead.
+        values: logarithms of the summands at j = 2, 3, ..., n, shape (m, n - 1).
+        orders: increasing integers a from 2 to n, shape (k,).
+
+    Returns:
+        The logarithms, rounded up, shape (m, k).
+    """
+    rates = np.where((rates > 0) & (rates < 1), rates, np.where(rates > 0, 0.5, 0.0))
+    with np.errstate(divide="ignore"):
+        go, stay = np.log(rates)[:, None], np.log1p(-rates)[:, None]
+    j = np.arange(2, values.shape[1] + 2)
+    # j log(q) - j log(1 - q) + value; what is left depends on the order alone.
+    moments = rounded_up(j * (go - stay) + values, j * np.abs(go - stay) + np.abs(values))
+    return log_sums(moments, orders) + orders * stay * (1 - ROUNDING)
+
+
+def log_sums(moments: Vector, orders: Orders) -> Vector:
+    """Return log sum_{j=2}^a C(a, j) exp(moments(j)), rounded up.
+
+    Args:
+        moments: at j = 2, 3, ..., n, shape (m, n - 1).
+        orders: increasing integers a from 2 to n, shape (k,).
+
+    Returns:
+        The logarithms, shape (m, k).
+    """
+    infinite = moments == math.inf
+    moments = np.where(infinite, -math.inf, moments)
+    out = np.empty((moments.shape[0], orders.size))
+    for start in range(0, orders.size, _STRIP):
+        strip = orders[start : start + _STRIP]
+        top = int(strip[-1]) - 1
+        logs = _log_binomials(strip, np.arange(2, top + 2))
+        rows = max(1, _BLOCK // logs.size)
+        for first in range(0, moments.shape[0], rows):
+            terms = logs + moments[first : first + rows, None, :top]
+            out[first : first + rows, start : start + _STRIP] = _log_sum_exp(terms)
+    return np.where(np.maximum.accumulate(infinite, axis=1)[:, orders - 2], math.inf, out)
+
+
+def _log_sum_exp(terms: Vector) -> Vector:
+    """Return the log of the sum over the last axis, rounded up; destroys ``terms``."""
+    peak = terms.max(axis=-1)
+    shift = np.where(np.isfinite(peak), peak, 0.0)
+    terms -= shift[..., None]
+    with np.errstate(divide="ignore", over="ignore"):
+        total = np.log(np.exp(terms, out=terms).sum(axis=-1)) + shift
+    return rounded_up(total, 1 + np.abs(total))
+
+
+def interpolated(
+    orders: Vector,
+    cumulants: Callable[[Orders], Vector],
+    *,
+    both: bool,
+    largest: int = LARGEST_ORDER,
+) -> Vector:
+    """Return upper bounds on cumulants at real orders > 1 from those at integer orders.
+
+    Two functions of the order are convex and so lie below their chords: the cumulant K, which
+    vanishes at order one, and log((exp K - 1) / (a (a - 1))), which is sharper where K is small.
+    Orders below one are those of the reversed pair, which closes the gap between 1 and 2 if the
+    bounds hold for it too (docs/theory/renyi.md).
+
+    Args:
+        orders: finite real orders above one, shape (m,).
+        cumulants: maps increasing integers from 2 on, shape (k,), to bounds on the cumulants.
+        both: whether the bounds hold for both orders of the pair.
+        largest: the largest order to ask for.
+
+    Returns:
+        The bounds, infinite beyond ``largest``, shape (m,).
+    """
+    known = orders <= largest
+    a = np.where(known, orders, 2.0)
+    below, above = np.floor(a).astype(np.int64), np.ceil(a).astype(np.int64)
+    needed = np.union1d(below, above)
+    values = np.zeros(needed.size)
+    values[needed >= 2] = cumulants(needed[needed >= 2])
+    low, high = values[np.searchsorted(needed, below)], values[np.searchsorted(needed, above)]
+    share = a - below
+    with np.errstate(invalid="ignore"):
+        chord = ((1 - share) * low + share * high) * (1 + ROUNDING)
+        start = np.where(below >= 2, _log_power(low, below), _log_power(high, above))
+        line = (1 - share) * start + share * _log_power(high, above) + np.log(a * (a - 1))
+        size = np.abs(start) + np.abs(line) + 3 * np.log(a + 1)
+        sharper = log1p_exp(rounded_up(line, size))
+    allowed = (below >= 2) | both
+    chord = np.where(allowed & ~np.isnan(sharper), np.minimum(chord, sharper), chord)
+    return np.where(known, np.where(share == 0, low, chord), math.inf)
+
+
+def divergences(orders: Vector, cumulants: Callable[[Orders], Vector]) -> Vector:
+    """Return K(a) / (a - 1) at real orders from two-sided bounds on K at integers.
+
+    Shape of ``orders``; infinite orders are beyond the largest.
+    """
+    flat = np.where(np.isfinite(orders), orders, 2.0 * LARGEST_ORDER).reshape(-1)
+    if not (flat <= LARGEST_ORDER).any():
+        return np.full(orders.shape, math.inf)
+    values: Vector = interpolated(flat, cumulants, both=True) / (flat - 1) * (1 + ROUNDING)
+    return values.reshape(orders.shape)
+
+
+def _log_power(cumulant: Vector, order: Orders) -> Vector:
+    """Return log((exp K - 1) / (a (a - 1))), the log of a Cressie-Read power divergence."""
+    return log_expm1(cumulant) - np.log(np.maximum(order * (order - 1.0), 1.0))
 
 
 def at_real_orders(cumulants: Callable[[int], Vector], orders: Vector) -> Vector:
-    """Return upper bounds on cumulants at real orders > 1 from those at integer orders.
+    """Return :func:`interpolated` for one-sided cumulants that come as a table.
 
     Args:
         cumulants: maps n to the cumulants at orders 0, 1, ..., n, shape (n + 1,).
         orders: real orders above one, shape (m,).
 
-    Cumulants are convex in the order, so chords bound them.
+    Returns:
+        The bounds, infinite beyond ``LARGEST_TABLE``, shape (m,).
     """
-    orders = np.asarray(orders, dtype=float)
-    largest = math.ceil(float(np.max(orders, initial=2.0)))
-    table = cumulants(largest)
-    below = np.floor(orders).astype(np.int64)
-    share = orders - below
-    above = np.minimum(below + 1, largest)
-    with np.errstate(invalid="ignore"):
-        chord = (1 - share) * table[below] + share * table[above]
-    return np.where(share == 0, table[below], chord)
+
+    def at(integers: Orders) -> Vector:
+        return cumulants(int(integers[-1]))[integers]
+
+    given = np.asarray(orders, dtype=float)
+    return interpolated(given, at, both=False, largest=LARGEST_TABLE)

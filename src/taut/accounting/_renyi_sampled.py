@@ -1,0 +1,104 @@
+"""Sampled releases of which only Renyi divergences are known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from taut import _validate
+from taut.accounting._adjacency import Adjacency, Half
+from taut.accounting._pair import Vector
+from taut.accounting._primitives import Primitive
+from taut.accounting._renyi_only import RenyiOnly, divergences
+from taut.accounting.renyi._poisson import poisson
+from taut.errors import UnsoundConfiguration
+
+__all__ = ["JointRenyi", "PoissonRenyi"]
+
+_LARGEST_ORDER = 2048
+_HALVES = (Half.ADD, Half.REMOVE)
+
+
+@dataclass(frozen=True)
+class JointRenyi(RenyiOnly):
+    """Several releases that look at one sample, at least one of them without a pair."""
+
+    kind = "joint_rdp"
+    releases: tuple[Primitive, ...]
+    counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        if not self.releases or len(self.releases) != len(self.counts):
+            raise ValueError("a joint release needs as many counts as releases, at least one")
+        for count in self.counts:
+            _validate.positive_integer(count=count)
+
+    def renyi(self, half: Half, orders: Vector) -> Vector:
+        """Return the sum of the divergences (Mironov 2017, Proposition 1)."""
+        total = np.zeros(orders.shape)
+        for release, count in zip(self.releases, self.counts, strict=True):
+            total = total + count * divergences(release, half, orders)
+        return total
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Every release must be known under the relation."""
+        for release in self.releases:
+            release.check(adjacency)
+
+    def __str__(self) -> str:
+        """Return the sum in parentheses."""
+        terms = zip(self.releases, self.counts, strict=True)
+        return "(" + " + ".join(f"{n} * {r}" if n > 1 else str(r) for r, n in terms) + ")"
+
+
+@dataclass(frozen=True)
+class PoissonRenyi(RenyiOnly):
+    """``base``, known by its Renyi divergences, on a Poisson sample of the records.
+
+    The binomial sum of Zhu and Wang (2019) bounds every mechanism whose divergences are known in
+    both directions (docs/theory/renyi.md), at integer orders; chords serve the others.
+    """
+
+    kind = "poisson_rdp"
+    base: RenyiOnly
+    rate: float
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        _validate.probability(rate=self.rate)
+        if not isinstance(self.base, RenyiOnly):
+            raise ValueError(f"base must be known by Renyi divergences, got base={self.base!r}")
+
+    def renyi(self, half: Half, orders: Vector) -> Vector:
+        """Return the same bound for both directions."""
+        known = orders <= _LARGEST_ORDER
+        value = np.full(orders.shape, math.inf)
+        if known.any():
+            value[known] = poisson(self._both, self.rate)(orders[known])
+        return value
+
+    def _both(self, orders: Vector) -> Vector:
+        """Return the larger of the divergences of the base in its two directions."""
+        found: Vector = np.max([self.base.renyi(half, orders) for half in _HALVES], axis=0)
+        return found
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Only add/remove and zero-out, with both directions of the base known."""
+        self.base.check(adjacency)
+        if adjacency is Adjacency.REPLACE:
+            raise UnsoundConfiguration(
+                "poisson(rate) of Renyi divergences amplifies add/remove and zero-out losses; for "
+                "replace-one use fixed_size(batch_size, population)"
+            )
+        if adjacency in (Adjacency.ADD, Adjacency.REMOVE):
+            raise UnsoundConfiguration(
+                "poisson(rate) needs the Renyi divergences of both directions, also to bound one; "
+                "make the loss with adjacency='add_remove' from divergences that cover both"
+            )
+
+    def __str__(self) -> str:
+        """Return the call chain."""
+        return f"{self.base}.poisson(rate={self.rate:g})"

@@ -1,0 +1,99 @@
+"""The record that is hardest to hide under two clipping bounds, and curves from its moments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from taut.accounting._pair import ROUNDING, Vector
+from taut.accounting.renyi._sums import Orders, interpolated
+
+__all__ = [
+    "ROUND_UP",
+    "Vertex",
+    "divergences_from",
+    "gaussian_cumulants",
+    "l2_norm",
+    "table_size",
+    "vertex",
+]
+
+ROUND_UP = 1 + 4 * ROUNDING
+"""Factor that covers the rounding of a few operations."""
+
+_FINEST = 1e-9
+_LARGEST_ORDER = 2048  # tables beyond it take long, and matter for epsilons below 0.003 only
+_SMALLEST = 1e-290  # a squared shift below it would underflow before it is multiplied
+
+
+class Vertex(NamedTuple):
+    """The record that fills coordinates as far as its clipping allows.
+
+    Attributes:
+        full: how many coordinates are at the largest magnitude.
+        large: that magnitude.
+        rest: the magnitude of one more coordinate, possibly 0.
+    """
+
+    full: int
+    large: float
+    rest: float
+
+
+def vertex(clip: float, clip_inf: float, dimension: int | None, p: float) -> Vertex:
+    """Return the vertex of ||s||_p <= clip, ||s||_inf <= clip_inf in R^dimension, rounded up.
+
+    Rounding the number of full coordinates down without the remainder would be unsound
+    (docs/errata.md); the remainder makes the vertex exact for every quotient of the two bounds.
+    """
+    # Without a dimension, bounds on coordinates that are smaller still count as this one.
+    large = min(clip, clip_inf if dimension is not None else max(clip_inf, _FINEST * clip))
+    if clip_inf >= clip or dimension == 1:
+        return Vertex(1, large, 0.0)
+    quotient = clip / large
+    if dimension is not None and p * math.log(quotient) >= math.log(dimension):
+        return Vertex(dimension, large, 0.0)
+    budget = quotient**p * (1 + ROUNDING * (2 + p * math.log(quotient)))
+    full = math.floor(budget)
+    if dimension is not None and full >= dimension:
+        return Vertex(dimension, large, 0.0)
+    return Vertex(full, large, min(large * (budget - full) ** (1 / p) * ROUND_UP, large))
+
+
+def l2_norm(at: Vertex, clip: float) -> float:
+    """Return the l2-norm of a vertex, rounded up; for p <= 2 it is at most the l_p-bound."""
+    return min(math.hypot(math.sqrt(at.full) * at.large, at.rest) * ROUND_UP, clip)
+
+
+def gaussian_cumulants(shift: float, largest: int) -> Vector:
+    """Return the cumulants a (a - 1) shift^2 / 2 of Gaussian noise at orders 0 to ``largest``."""
+    a = np.arange(largest + 1.0)
+    if shift == 0:
+        return np.zeros_like(a)
+    with np.errstate(over="ignore", invalid="ignore"):
+        half_square = np.maximum(np.float64(shift) ** 2 / 2 * ROUND_UP, _SMALLEST)
+        return np.where(a > 1, a * (a - 1) * half_square * ROUND_UP, 0.0)
+
+
+def table_size(largest: int) -> int:
+    """Return an order of at least ``largest`` + 1, one of few, so that tables can be kept."""
+    return max(64, 1 << (largest - 1).bit_length()) + 1
+
+
+def divergences_from(table: Callable[[int], Vector], orders: Vector) -> Vector:
+    """Return divergences at real orders from a table of cumulants, infinite beyond its limit.
+
+    Args:
+        table: maps n to bounds on the cumulants at orders 0, 1, ..., n, or more; the one at order
+            2 must hold for both orders of the pair.
+        orders: real orders above one, shape (m,).
+    """
+
+    def at(integers: Orders) -> Vector:
+        return table(int(integers[-1]))[integers]
+
+    cumulants = interpolated(orders, at, both=True, largest=_LARGEST_ORDER)
+    return cumulants / (orders - 1) * (1 + ROUNDING)
