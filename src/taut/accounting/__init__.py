@@ -12,6 +12,7 @@ from taut.accounting._asymptotics import (
     EqualComputePlan,
     equal_compute_plan,
     estimate_many_coordinates,
+    sampled_mean_error,
 )
 from taut.accounting._bank import (
     approximate,
@@ -71,9 +72,21 @@ from taut.accounting._mixed_noise import (
     mixed_gaussian,
     mixed_laplace,
 )
+from taut.accounting._mixing import (
+    MixingComparison,
+    compare_mixing,
+    estimate_loss_moments,
+    fisher_information,
+)
 from taut.accounting._mixture import (
     group_poisson,
     mixture_of_gaussians,
+)
+from taut.accounting._samplers import (
+    Mask,
+    SampledRun,
+    SamplerComparison,
+    compare_samplers,
 )
 from taut.accounting._screening import (
     noisy_screening,
@@ -90,14 +103,20 @@ __all__ = [
     "Explanation",
     "Half",
     "IndividualFilter",
+    "Mask",
+    "MixingComparison",
     "PrivacyFilter",
     "PrivacyLoss",
     "PrivacyOdometer",
     "Remaining",
+    "SampledRun",
+    "SamplerComparison",
     "additive_noise",
     "approximate",
     "budget_for",
     "calibrate",
+    "compare_mixing",
+    "compare_samplers",
     "coordinatewise",
     "data_dependent_gnmax",
     "data_dependent_lnmax",
@@ -105,9 +124,11 @@ __all__ = [
     "discrete_gaussian",
     "discrete_laplace",
     "equal_compute_plan",
+    "estimate_loss_moments",
     "estimate_many_coordinates",
     "exponential",
     "finite",
+    "fisher_information",
     "from_dp_event",
     "from_profile",
     "from_rdp",
@@ -122,6 +143,7 @@ __all__ = [
     "pure",
     "randomized_response",
     "renyi",
+    "sampled_mean_error",
     "screening_rdp",
     "stability_release",
     "to_dp_event",

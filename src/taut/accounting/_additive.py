@@ -70,11 +70,11 @@ class AdditiveNoise(RenyiOnly):
         return AdditiveNoise(self.cumulants, _validate.probability(rate=rate) * self.rate)
 
     def check(self, adjacency: Adjacency) -> None:
-        """Only add/remove and zero-out."""
-        if adjacency is Adjacency.REPLACE:
+        """Sampling needs add/remove or zero-out; without it all relations serve."""
+        if adjacency is Adjacency.REPLACE and self.rate < 1:
             raise UnsoundConfiguration(
-                "additive_noise is proven for add/remove and zero-out; declare it with "
-                "adjacency='add_remove'"
+                "additive_noise with rate < 1 is proven for add/remove and zero-out; declare it "
+                "with adjacency='add_remove', or use rate=1"
             )
 
     def __str__(self) -> str:
@@ -107,28 +107,30 @@ def additive_noise(
         dimension: number of coordinates, which matters only with ``sensitivity_inf``.
         rate: probability with which a record takes part in the sum.
         largest_order: the largest Renyi order that is prepared; cost grows with it.
-        adjacency: add/remove, one of its halves, or zero-out.
+        adjacency: the relation for which the sensitivities hold; not replace-one if ``rate`` < 1.
 
     **Guarantee**: upper bounds on Renyi divergences for add/remove and zero-out, with a secret
-    Poisson sample, if ``log_density`` is as described. Moments are log-convex in the shift for
-    every log-concave density, so under an l1-bound the worst record concentrates; sampling is the
-    binomial sum, and removal the larger direction by symmetry (Mironov, Talwar and Zhang 2019,
-    Theorem 5). Only randomness that is added, independent of the data, may be accounted this way:
-    dropout, augmentation and mixup are not.
+    Poisson sample (all relations without one), if ``log_density`` is as described. Moments are
+    log-convex in the shift for every log-concave density, so under an l1-bound the worst record
+    concentrates (docs/theory/mixed-noise.md); sampling is the binomial sum, and removal the larger
+    direction by symmetry (Mironov, Talwar and Zhang 2019, Theorem 5). Only randomness that is
+    added, independent of the data, may be accounted this way: dropout, augmentation and mixup are
+    not.
 
     Raises:
         ValueError: if the density is not finite, not concave on the grid, or its tails do not
             fall; for arguments out of range.
-        UnsoundConfiguration: for replace-one, which has no theorem.
+        UnsoundConfiguration: for replace-one with a sample, which has no theorem.
 
     Example:
         >>> import numpy as np
-        >>> from taut.accounting._adjacency import Half
+        >>> import taut
         >>> logistic = lambda x: -x - 2 * np.log1p(np.exp(-x))
-        >>> loss = additive_noise(logistic, reach=20.0, tail_curvature=1e-8, largest_order=4)
-        >>> (release, _), = loss.terms
-        >>> release.renyi(Half.ADD, np.array([2.0])).round(5).tolist()
-        [0.30899]
+        >>> loss = taut.additive_noise(
+        ...     logistic, reach=20.0, tail_curvature=1e-8, largest_order=4
+        ... )
+        >>> round(loss.rdp(2), 5)
+        0.30899
     """
     bound = _validate.positive(sensitivity=sensitivity)
     largest = bound if sensitivity_inf is None else sensitivity_inf

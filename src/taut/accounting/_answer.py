@@ -46,6 +46,7 @@ class Engine(StrEnum):
     LATTICE = "tilted lattice"
     CHERNOFF = "Chernoff bound"
     RENYI = "Renyi divergences of the whole sum"
+    PAIRS = "pairs of releases that reveal more"
     SPLIT = "delta split between dominating pairs and Renyi divergences"
     LIMIT = "limit case"
 
@@ -307,8 +308,9 @@ def delta_curve(part: HalfSum, epsilon: float, tolerance: float) -> Curve:
 class _EpsilonWithCurves:
     """epsilon(delta) of a half in which some releases are known by Renyi divergences only.
 
-    Two routes are sound, and the better one is taken (docs/theory/renyi.md): Renyi divergences of
-    everything, or delta split between the pairs and the rest, whose epsilons then add up.
+    Three routes are sound, and the best one is taken: Renyi divergences of everything; delta split
+    between the pairs and the rest, whose epsilons then add up; pairs alone, where every release is
+    dominated by that of a simpler one, if loosely.
     """
 
     def __init__(self, part: HalfSum, delta: float, tolerance: float) -> None:
@@ -331,6 +333,11 @@ class _EpsilonWithCurves:
             split = min(self._split(share, tolerance) for share in _SHARES)
             if split < upper:
                 engine, upper = Engine.SPLIT, split
+        dominating = part.dominating
+        if dominating is not None:
+            above = _EpsilonAt(dominating, self._delta, tolerance).answer(tolerance).bounds.upper
+            if above < upper:
+                engine, upper = Engine.PAIRS, above
         return Answer(Bounds(min(lower, upper), upper), part.half, engine)
 
     def stays_below(self, epsilon: float) -> bool:
@@ -354,24 +361,35 @@ class _DeltaWithCurves:
         self.ceiling = min(part.mass_inf + math.exp(self._whole.at_epsilon(epsilon).log_delta), 1.0)
 
     def curve(self, tolerance: float) -> tuple[Curve, Engine]:
-        """Return certified bounds on delta as a function; ``epsilon`` may be split, too."""
-        part = self.part
-        whole = partial(_chernoff_bounds, self._whole, part.mass_inf)
-        if not part.terms:
-            return lambda at: Bounds(0.0, whole(at).upper), Engine.RENYI
-        pairs = _DeltaNear(part.pairs, self._epsilon / 2).curve(tolerance)[0]
-        rest = Scout((), 0.0, part.curves)
-
-        def split(at: float) -> float:
-            parts = [(share * at, at - share * at) for share in _SHARES]
-            return min(pairs(a).upper + math.exp(rest.at_epsilon(b).log_delta) for a, b in parts)
+        """Return certified bounds on delta as a function, by the best of the three routes."""
+        routes = self._routes(tolerance)
+        pairs = _DeltaNear(self.part.pairs, self._epsilon).curve(tolerance)[0]
 
         def bounds(at: float) -> Bounds:
-            upper = min(whole(at).upper, split(at))
+            upper = min(route(at) for route in routes.values())
             return Bounds(min(pairs(at).lower, upper), upper)
 
-        proven = split(self._epsilon) < whole(self._epsilon).upper
-        return bounds, Engine.SPLIT if proven else Engine.RENYI
+        return bounds, min(routes, key=lambda engine: routes[engine](self._epsilon))
+
+    def _routes(self, tolerance: float) -> dict[Engine, Callable[[float], float]]:
+        """Return an upper bound on delta for every route."""
+        part = self.part
+        routes: dict[Engine, Callable[[float], float]] = {
+            Engine.RENYI: lambda at: _chernoff_bounds(self._whole, part.mass_inf, at).upper
+        }
+        if part.terms:
+            pairs = _DeltaNear(part.pairs, self._epsilon / 2).curve(tolerance)[0]
+            routes[Engine.SPLIT] = partial(_split_delta, pairs, Scout((), 0.0, part.curves))
+        if part.dominating is not None:
+            above = _DeltaNear(part.dominating, self._epsilon).curve(tolerance)[0]
+            routes[Engine.PAIRS] = lambda at: above(at).upper
+        return routes
+
+
+def _split_delta(pairs: Curve, rest: Scout, at: float) -> float:
+    """Return the delta when epsilon is split between the pairs and the rest."""
+    parts = [(share * at, at - share * at) for share in _SHARES]
+    return min(pairs(a).upper + math.exp(rest.at_epsilon(b).log_delta) for a, b in parts)
 
 
 def _limit_bounds(part: HalfSum, at: float) -> Bounds:

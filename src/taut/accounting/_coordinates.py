@@ -15,7 +15,7 @@ import numpy as np
 from taut import _validate
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._pair import ROUNDING, Vector
+from taut.accounting._pair import Vector
 from taut.accounting._primitives import Gaussian, Primitive
 from taut.accounting._renyi_only import RenyiOnly
 from taut.accounting._sampled import Poisson
@@ -55,15 +55,6 @@ def _twice_sampled(
 ) -> Vector:
     """Return the cumulants of twice sampling at the vertex, orders 0 to ``largest``."""
     return poisson_cumulants(record_rate, _cell_sampled(rate, at, sigma, largest))
-
-
-def _even_orders_only(cumulants: Vector) -> Vector:
-    """Return cumulants at orders 0 to n from those to n + 1, using even orders above 2 alone."""
-    n = cumulants.size - 2
-    odd = np.arange(3, n + 1, 2)
-    value = cumulants[: n + 1].copy()
-    value[odd] = (cumulants[odd - 1] + cumulants[odd + 1]) / 2 * (1 + ROUNDING)
-    return value
 
 
 def _check_clipping(release: Coordinatewise | TwiceSampled) -> None:
@@ -186,20 +177,16 @@ class TwiceSampled(RenyiOnly):
         )
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
-        """Return the divergences at the vertex; without the record, from even orders alone.
+        """Return the divergences at the vertex, the same bound in both directions.
 
-        The proof for "absent against present" uses that x^a is convex on the whole line, which
-        holds at even orders. One coordinate, or one of the two samplers, needs no such step.
+        The published proof of "absent against present" is complete at even orders; the binomial
+        sum holds at all of them, since the divergences of the masked row cover both directions.
         """
         at = self.vertex
-        one_sampler = 1.0 in (self.record_rate, self.coordinate_rate)
-        single = at.full == 1 and at.rest == 0
-        every_order = half is Half.REMOVE or one_sampler or single
 
         def cumulants(largest: int) -> Vector:
             rates = self.record_rate, self.coordinate_rate
-            table = _twice_sampled(*rates, at, self.sigma, table_size(largest))
-            return table if every_order else _even_orders_only(table)
+            return _twice_sampled(*rates, at, self.sigma, table_size(largest))
 
         return divergences_from(cumulants, orders)
 
@@ -243,12 +230,10 @@ def coordinatewise(
         UnsoundConfiguration: for replace-one, which has no theorem.
 
     Example:
-        >>> import numpy as np
-        >>> from taut.accounting._adjacency import Half
-        >>> step = coordinatewise(0.01, sigma=0.5, clip_inf=0.25, dimension=1000)
-        >>> (release, _), = step.terms
-        >>> release.renyi(Half.REMOVE, np.array([2.0, 8.0])).round(7).tolist()
-        [0.0004544, 0.0018521]
+        >>> import taut
+        >>> step = taut.coordinatewise(0.01, sigma=0.5, clip_inf=0.25, dimension=1000)
+        >>> round(step.rdp(8), 7)
+        0.0018521
     """
     release = Coordinatewise(rate, sigma, clip, clip_inf, dimension, p)
     return PrivacyLoss([(release, 1)], adjacency)
@@ -282,20 +267,19 @@ def twice_sampled(
 
     **Guarantee**: upper bounds on Renyi divergences for add/remove and zero-out, Poisson samples
     and masks, secret and fresh at each release (Xiao, Wan and Devadas 2023, Theorem 5.4). Attained
-    with the record present against absent, at integer orders. In the other direction the proof is
-    complete at even orders; odd ones and real ones take chords. There is no dominating pair.
+    with the record present against absent, at integer orders. In the other direction their proof is
+    complete at even orders, and docs/theory/renyi.md closes the odd ones. There is no dominating
+    pair.
 
     Raises:
         ValueError: for a rate outside [0, 1], p above 2, or bounds that are not positive.
         UnsoundConfiguration: for replace-one, which has no theorem.
 
     Example:
-        >>> import numpy as np
-        >>> from taut.accounting._adjacency import Half
-        >>> step = twice_sampled(0.02, 0.5, sigma=0.6, clip_inf=0.1, dimension=100_000)
-        >>> (release, _), = step.terms
-        >>> release.renyi(Half.REMOVE, np.array([2.0, 8.0])).round(7).tolist()
-        [0.0004068, 0.0020084]
+        >>> import taut
+        >>> step = taut.twice_sampled(0.02, 0.5, sigma=0.6, clip_inf=0.1, dimension=100_000)
+        >>> round((5_000 * step).epsilon(delta=1e-5), 2)
+        7.39
     """
     release = TwiceSampled(record_rate, coordinate_rate, sigma, clip, clip_inf, dimension, p)
     return PrivacyLoss([(release, 1)], adjacency)

@@ -27,6 +27,9 @@ class RenyiTerm(Protocol):
     def cumulants(self, tilts: Vector) -> Vector:
         """Return upper bounds on log E exp(tilt L) at ``tilts`` > 0, infinite where unknown."""
 
+    def dominating_pair(self) -> Pair | None:
+        """Return a pair that dominates the release after all, loosely, if there is one."""
+
 
 @dataclass(frozen=True)
 class HalfSum:
@@ -41,6 +44,15 @@ class HalfSum:
     half: Half
     terms: tuple[tuple[Pair, int], ...]
     curves: tuple[tuple[RenyiTerm, int], ...] = ()
+
+    @property
+    def dominating(self) -> HalfSum | None:
+        """The sum with a dominating pair for every release, if all have one."""
+        found = [(curve.dominating_pair(), n) for curve, n in self.curves]
+        pairs = [(pair, n) for pair, n in found if pair is not None]
+        if len(pairs) < len(found):
+            return None
+        return merge_gaussians(self.half, [*self.terms, *pairs])
 
     @property
     def pairs(self) -> HalfSum:

@@ -27,7 +27,7 @@ from taut.accounting._questions import (
     tradeoff,
 )
 from taut.accounting._renyi_only import OneSided, RenyiOnly
-from taut.accounting._renyi_sampled import JointRenyi, PoissonRenyi
+from taut.accounting._renyi_sampled import FixedSizeRenyi, JointRenyi, PoissonRenyi
 from taut.accounting._sampled import FixedSize, Joint, Poisson, PoissonReplace
 from taut.errors import AdjacencyMismatch, UnsoundConfiguration
 
@@ -212,6 +212,8 @@ class PrivacyLoss:
         base = self._as_one()
         if base is None:
             return self
+        if isinstance(base, RenyiOnly):
+            return PrivacyLoss([(FixedSizeRenyi(base, size, total), 1)], relation)
         exchange = relation in (Adjacency.REPLACE, Adjacency.ZERO_OUT)
         return PrivacyLoss([(FixedSize(base, size, total, exchange), 1)], relation)
 

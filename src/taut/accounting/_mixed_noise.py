@@ -8,6 +8,7 @@ of the same variance that is all Gaussian hides more: ``compare_mixing`` says ho
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -50,7 +51,7 @@ def _sampled_table(
 
 @dataclass(frozen=True)
 class _Mixed(RenyiOnly):
-    """What the two kinds share: fields are the noise, then these."""
+    """What the two kinds share: checks and a name."""
 
     def _check_shared(
         self, width: float, sensitivity: float, largest: float, dimension: int | None, rate: float
@@ -62,12 +63,17 @@ class _Mixed(RenyiOnly):
             _validate.positive_integer(dimension=dimension)
         _validate.probability(rate=rate)
 
+    @property
+    @abstractmethod
+    def _rate(self) -> float:
+        """The sampling rate."""
+
     def check(self, adjacency: Adjacency) -> None:
-        """Sampling needs add/remove or zero-out; without it every relation serves."""
-        if adjacency is Adjacency.REPLACE:
+        """Sampling needs add/remove or zero-out; without it all relations serve."""
+        if adjacency is Adjacency.REPLACE and self._rate < 1:
             raise UnsoundConfiguration(
-                f"{self.kind} is proven for add/remove and zero-out, this loss is for "
-                "adjacency='replace'. Declare it with adjacency='add_remove'"
+                f"{self.kind} with rate < 1 is proven for add/remove and zero-out, this loss is "
+                "for adjacency='replace'. Declare it with adjacency='add_remove', or use rate=1"
             )
 
     def __str__(self) -> str:
@@ -95,6 +101,10 @@ class MixedGaussian(_Mixed):
         self._check_shared(
             self.width, self.sensitivity, self.sensitivity_inf, self.dimension, self.rate
         )
+
+    @property
+    def _rate(self) -> float:
+        return self.rate
 
     @property
     def vertex(self) -> Vertex:
@@ -156,6 +166,10 @@ class MixedLaplace(_Mixed):
         )
 
     @property
+    def _rate(self) -> float:
+        return self.rate
+
+    @property
     def vertex(self) -> Vertex:
         """The record that is hardest to hide."""
         return vertex(self.sensitivity, self.sensitivity_inf, self.dimension, 1.0)
@@ -214,28 +228,26 @@ def mixed_gaussian(
         dimension: number of coordinates, which matters only if all of them at
             ``sensitivity_inf`` stay below ``sensitivity``.
         rate: probability with which a record takes part in the sum.
-        adjacency: add/remove, one of its halves, or zero-out.
+        adjacency: the relation for which the sensitivities hold; not replace-one if ``rate`` < 1.
 
     **Guarantee**: upper bounds on Renyi divergences for add/remove and zero-out with a secret
-    Poisson sample, uniform noise that is secret, fresh and independent on **every** coordinate,
-    and nothing released or kept that depends on the sum before the noise (Xiao, Wan and Devadas
-    2022, Theorem 4.1 and Corollary 4.1, corrected as in docs/errata.md). Integer orders;
-    real ones take chords. Never above the bound of the Gaussian noise alone. That the worst
-    record concentrates rests on the convexity of a moment in the squared shift, which is checked
-    in high precision but not proven (docs/theory/mixed-noise.md). There is no dominating pair
-    other than that of the Gaussian alone.
+    Poisson sample (all relations without one), uniform noise that is secret, fresh and independent
+    on **every** coordinate, and nothing released or kept that depends on the sum before the noise
+    (Xiao, Wan and Devadas 2022, Theorem 4.1 and Corollary 4.1, corrected as in docs/errata.md).
+    Integer orders; real ones take chords. Never above the bound of the Gaussian noise alone. That
+    the worst record concentrates rests on the convexity of a moment in the squared shift, which is
+    checked in high precision but not proven (docs/theory/mixed-noise.md). There is no dominating
+    pair other than that of the Gaussian alone.
 
     Raises:
         ValueError: for a rate outside [0, 1], or noise or sensitivities out of range.
-        UnsoundConfiguration: for replace-one, which has no theorem.
+        UnsoundConfiguration: for replace-one with a sample, which has no theorem.
 
     Example:
-        >>> import numpy as np
-        >>> from taut.accounting._adjacency import Half
-        >>> step = mixed_gaussian(0.335, 11.25, sensitivity_inf=0.1, rate=0.03)
-        >>> (release, _), = step.terms
-        >>> release.renyi(Half.REMOVE, np.array([4.0])).round(6).tolist()
-        [0.001224]
+        >>> import taut
+        >>> step = taut.mixed_gaussian(0.335, 11.25, sensitivity_inf=0.1, rate=0.03)
+        >>> round((3_400 * step).epsilon(delta=1e-5), 2)
+        7.25
     """
     largest = sensitivity if sensitivity_inf is None else sensitivity_inf
     release = MixedGaussian(sigma, width, sensitivity, largest, dimension, rate)
@@ -261,7 +273,7 @@ def mixed_laplace(
         sensitivity_inf: bound on each of its coordinates; by default ``sensitivity``.
         dimension: number of coordinates, as for :func:`mixed_gaussian`.
         rate: probability with which a record takes part in the sum.
-        adjacency: add/remove, one of its halves, or zero-out.
+        adjacency: as for :func:`mixed_gaussian`.
 
     **Guarantee**: as for :func:`mixed_gaussian`, under an l1-bound (Xiao, Wan and Devadas 2022,
     Remark C.1); here the worst record is proven (docs/theory/mixed-noise.md). Uniform noise never
@@ -269,14 +281,12 @@ def mixed_laplace(
 
     Raises:
         ValueError: for a rate outside [0, 1], or noise or sensitivities out of range.
-        UnsoundConfiguration: for replace-one, which has no theorem.
+        UnsoundConfiguration: for replace-one with a sample, which has no theorem.
 
     Example:
-        >>> import numpy as np
-        >>> from taut.accounting._adjacency import Half
-        >>> (release, _), = mixed_laplace(1.0, 10.0).terms
-        >>> release.renyi(Half.ADD, np.array([2.0, 1e9])).round(6).tolist()
-        [0.143511, 1.0]
+        >>> import taut
+        >>> round(taut.mixed_laplace(1.0, 10.0).rdp(2), 6)
+        0.143511
     """
     largest = sensitivity if sensitivity_inf is None else sensitivity_inf
     release = MixedLaplace(scale, width, sensitivity, largest, dimension, rate)

@@ -12,7 +12,7 @@ import numpy as np
 
 from taut import _validate
 from taut.accounting._adjacency import Half
-from taut.accounting._pair import Pair, Vector
+from taut.accounting._pair import ROUNDING, Pair, Vector
 from taut.accounting._primitives import Primitive
 from taut.accounting._profile import lower_hull
 from taut.errors import UnsoundConfiguration
@@ -38,8 +38,13 @@ class RenyiOnly(Primitive):
             orders: real orders above one, shape (m,).
 
         Returns:
-            Divergences, infinite where nothing is proven, shape (m,).
+            Divergences rounded up, infinite where nothing is proven, shape (m,).
         """
+
+    @property
+    def plain(self) -> Primitive | None:
+        """A release with a pair that reveals more, so that its pair dominates this one."""
+        return None
 
     def pair(self, half: Half) -> Pair:
         """Refuse: no pair is known to dominate the hockey stick."""
@@ -59,7 +64,14 @@ class OneSided:
     def cumulants(self, tilts: Vector) -> Vector:
         """Return upper bounds on log E exp(tilt L) at ``tilts`` > 0."""
         with np.errstate(over="ignore"):
-            return tilts * self.release.renyi(self.half, 1 + tilts) * _SAFETY
+            return tilts * self.release.renyi(self.half, 1 + tilts) * (1 + 8 * ROUNDING)
+
+    def dominating_pair(self) -> Pair | None:
+        """Return the pair of the release itself, or of one that reveals more."""
+        if self.release.has_pair:
+            return self.release.pair(self.half)
+        plain = self.release.plain
+        return None if plain is None else plain.pair(self.half)
 
 
 @dataclass(frozen=True)

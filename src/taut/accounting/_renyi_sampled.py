@@ -12,10 +12,11 @@ from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._pair import Vector
 from taut.accounting._primitives import Primitive
 from taut.accounting._renyi_only import RenyiOnly, divergences
+from taut.accounting.renyi._baselines import fixed_size
 from taut.accounting.renyi._poisson import poisson
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["JointRenyi", "PoissonRenyi"]
+__all__ = ["FixedSizeRenyi", "JointRenyi", "PoissonRenyi"]
 
 _LARGEST_ORDER = 2048
 _HALVES = (Half.ADD, Half.REMOVE)
@@ -102,3 +103,53 @@ class PoissonRenyi(RenyiOnly):
     def __str__(self) -> str:
         """Return the call chain."""
         return f"{self.base}.poisson(rate={self.rate:g})"
+
+
+@dataclass(frozen=True)
+class FixedSizeRenyi(RenyiOnly):
+    """``base``, known by its Renyi divergences, on a uniformly random subset of the records.
+
+    Both are about replace-one (Wang, Balle and Kasiviswanathan 2019, Theorem 9).
+    """
+
+    kind = "fixed_size_rdp"
+    base: RenyiOnly
+    batch_size: int
+    population: int
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        _validate.positive_integer(batch_size=self.batch_size)
+        _validate.positive_integer(population=self.population)
+        if self.batch_size > self.population:
+            raise ValueError(
+                f"batch_size must not exceed population, got batch_size={self.batch_size}, "
+                f"population={self.population}"
+            )
+        if not isinstance(self.base, RenyiOnly):
+            raise ValueError(f"base must be known by Renyi divergences, got base={self.base!r}")
+
+    def renyi(self, half: Half, orders: Vector) -> Vector:
+        """Return the bound; replace-one has one direction."""
+        known = orders <= _LARGEST_ORDER
+        value = np.full(orders.shape, math.inf)
+        if known.any():
+            curve = fixed_size(self._exchanged, self.batch_size / self.population)
+            value[known] = curve(orders[known])
+        return value
+
+    def _exchanged(self, orders: Vector) -> Vector:
+        return self.base.renyi(Half.REPLACE, orders)
+
+    def check(self, adjacency: Adjacency) -> None:
+        """The theorem is about replace-one, which covers zero-out."""
+        self.base.check(Adjacency.REPLACE)
+        if adjacency not in (Adjacency.REPLACE, Adjacency.ZERO_OUT):
+            raise UnsoundConfiguration(
+                "fixed_size of Renyi divergences is for replace-one; use "
+                "fixed_size(batch_size, population, adjacency='replace')"
+            )
+
+    def __str__(self) -> str:
+        """Return the call chain."""
+        return f"{self.base}.fixed_size({self.batch_size}, {self.population})"

@@ -8,6 +8,7 @@ import taut
 from taut.cli._calibrate import calibrate
 from taut.cli._delta import delta
 from taut.cli._epsilon import epsilon
+from taut.cli._samplers import samplers
 
 app = typer.Typer(
     name="taut",
@@ -38,3 +39,4 @@ def _taut(
 app.command()(epsilon)
 app.command()(delta)
 app.command()(calibrate)
+app.command()(samplers)

@@ -42,7 +42,7 @@ class Answer:
     def print(self, *, as_json: bool) -> None:
         """Write the answer to stdout, for a program or for a person."""
         if as_json:
-            print(json.dumps(self._fields(), indent=2))
+            print(json.dumps(json_numbers(self._fields()), indent=2))
         else:
             self._print_rows()
 
@@ -50,10 +50,7 @@ class Answer:
         sought = {} if self.sigma is None else {"sigma": self.sigma}
         return {
             **sought,
-            self.quantity: {
-                "lower": _json_number(self.bounds.lower),
-                "upper": _json_number(self.bounds.upper),
-            },
+            self.quantity: {"lower": self.bounds.lower, "upper": self.bounds.upper},
             **self.given,
             "adjacency": str(self.loss.adjacency),
             "sampler": dict(self.sampler),
@@ -101,6 +98,10 @@ def round_down(value: float, digits: int) -> str:
     return f"{Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(Decimal(value)):g}"
 
 
-def _json_number(value: float) -> float | str:
-    """Return `value`, or the string "Infinity", for which JSON has no number."""
-    return "Infinity" if math.isinf(value) else value
+def json_numbers(data: object) -> object:
+    """Return `data` with the string "Infinity" where JSON has no number, at any depth."""
+    if isinstance(data, Mapping):
+        return {key: json_numbers(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [json_numbers(value) for value in data]
+    return "Infinity" if data == math.inf else data

@@ -1,0 +1,5 @@
+"""Pictures of privacy losses; needs matplotlib."""
+
+from taut.report._samplers import plot_samplers
+
+__all__ = ["plot_samplers"]

@@ -1,0 +1,84 @@
+"""One run under every sampler."""
+
+import pytest
+
+import taut
+
+RUN = {"batch_size": 100, "population": 10_000, "steps": 1_000, "delta": 1e-5}
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return taut.compare_samplers(1.0, **RUN)
+
+
+def test_known_epsilons(runs):
+    assert runs["Poisson, add_remove"].epsilon.upper == pytest.approx(1.8282, rel=1e-3)
+    assert runs["fixed size, add_remove"].epsilon.upper == pytest.approx(13.36, rel=1e-3)
+    ten_epochs = 10 * taut.gaussian(1.0, adjacency="zero_out")
+    assert runs["shuffled"].epsilon.upper == ten_epochs.epsilon(1e-5)
+
+
+def test_equal_compute_beats_twice_sampling(runs):
+    assert runs["Poisson, equal compute"].epsilon.upper < runs["twice sampled"].epsilon.upper
+
+
+def test_sorted_by_epsilon(runs):
+    uppers = [run.epsilon.upper for run in runs.runs]
+    assert uppers == sorted(uppers)
+
+
+def test_every_run_is_recomputable(runs):
+    for run in runs.runs:
+        assert run.loss.epsilon_bounds(run.delta) == run.epsilon
+        assert run.loss == run.loss_of(run.steps)
+        again = taut.PrivacyLoss.from_dict(run.loss.to_dict())
+        assert again == run.loss
+
+
+def test_table_names_relation_and_assumptions(runs):
+    table = str(runs)
+    for run in runs.runs:
+        assert str(run.adjacency) in table
+        assert run.assumes in table
+    assert "no amplification is claimed" in table
+
+
+def test_epochs_are_rounded_up():
+    runs = taut.compare_samplers(1.0, **{**RUN, "steps": 101})
+    assert runs["shuffled"].loss == 2 * taut.gaussian(1.0, adjacency="zero_out")
+
+
+def test_dictionary(runs):
+    rows = runs.to_dict()["runs"]
+    assert len(rows) == len(runs.runs)
+    assert {"sampler", "adjacency", "epsilon", "delta", "assumes", "loss"} == set(rows[0])
+
+
+def test_unknown_sampler(runs):
+    with pytest.raises(KeyError, match=r"there are: .*fixed size"):
+        runs["bootstrap"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batch_size": 10_000}, "smaller than population"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"steps": 0}, "steps"),
+        ({"delta": 1.0}, "delta"),
+        ({"batch_size": 6_000}, "record rate of 1.2"),
+    ],
+)
+def test_bad_arguments(change, message):
+    with pytest.raises(ValueError, match=message):
+        taut.compare_samplers(1.0, **{**RUN, **change})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [((0.0,), "rate"), ((1.5,), "rate"), ((0.5, 0.0), "clip_inf"), ((0.5, 0.1, 0), "dimension")],
+)
+def test_bad_masks(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        taut.Mask(*arguments)
