@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 BENCH_VENV  := .venv-bench
+BENCH       ?= accounting
 BENCH_READY := $(BENCH_VENV)/.ready
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
@@ -51,8 +52,8 @@ $(BENCH_READY): pyproject.toml benchmarks/requirements.txt
 	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) -r benchmarks/requirements.txt -e '.[cli]'
 	@touch $@
 
-bench: $(BENCH_READY) ## Compare with other accountants (ARGS=--quick, ARGS=--help)
-	@$(BENCH_VENV)/bin/python benchmarks/accounting.py $(ARGS)
+bench: $(BENCH_READY) ## Compare with other accountants (BENCH=amplification, ARGS=--help)
+	@$(BENCH_VENV)/bin/python benchmarks/$(BENCH).py $(ARGS)
 
 clean: ## Remove everything that was built, the environments included
 	rm -rf $(VENV) $(BENCH_VENV) build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -20,7 +20,7 @@ def test_known_epsilons(runs):
 
 
 def test_equal_compute_beats_twice_sampling(runs):
-    assert runs["Poisson, equal compute"].epsilon.upper < runs["twice sampled"].epsilon.upper
+    assert runs["equal-compute Poisson"].epsilon.upper < runs["twice sampled"].epsilon.upper
 
 
 def test_sorted_by_epsilon(runs):

@@ -14,7 +14,7 @@ def test_is_the_library_answer(run_json):
 
 def test_table_names_every_sampler_and_relation(run):
     page = run(RUN).stdout
-    for word in ("Poisson", "fixed size", "shuffled epochs", "twice sampled", "equal compute"):
+    for word in ("Poisson", "fixed size", "shuffled epochs", "twice sampled", "equal-compute"):
         assert word in page
     for relation in ("add_remove", "replace", "zero_out"):
         assert relation in page

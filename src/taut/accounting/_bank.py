@@ -289,7 +289,7 @@ def from_rdp(
         >>> import taut
         >>> gaussian = taut.from_rdp(lambda order: order / 2)
         >>> round(gaussian.epsilon(delta=1e-5), 3)
-        4.728
+        4.729
     """
     relation = as_adjacency(adjacency)
     if isinstance(curve, Mapping):

@@ -153,7 +153,7 @@ def compare_samplers(
         ...     1.0, batch_size=100, population=10_000, steps=1_000, delta=1e-5
         ... )
         >>> round(runs["Poisson"].epsilon.upper, 2), round(runs["fixed size"].epsilon.upper, 2)
-        (1.83, 13.37)
+        (1.83, 13.36)
     """
     noise = _validate.positive(sigma=sigma)
     batch = _validate.positive_integer(batch_size=batch_size)
@@ -211,7 +211,7 @@ def _runs(
             f"coordinates clipped at {mask.clip_inf:g}; Renyi bound",
         ),
         (
-            "Poisson, equal compute",
+            "equal-compute Poisson",
             lambda n: n * gaussian(sigma / mask.rate).poisson(record_rate),
             f"what twice sampling costs in gradients (rate {record_rate:g}), at the same noise of "
             "the mean, without masks",
