@@ -69,15 +69,16 @@ class ExponentialPair(Pair):
     def cells(self, edges: Vector) -> Cells:
         """Return masses and surplus in closed form, free of cancellation."""
         inner = np.clip(edges, -self.reach, self.reach)
-        low, width = inner[:-1], np.diff(inner)
-        # exp(low/2) is at most exp(reach/2), and log_density compensates it.
+        low, high, width = inner[:-1], inner[1:], np.diff(inner)
+        # The upper end of a cell sets the scale: exp(high/2) is at most exp(reach/2), which
+        # log_density compensates, while a wide cell would overflow seen from its lower end.
         with np.errstate(under="ignore"):
-            scale = np.exp(self.log_density + low / 2)
-            mass = 2 * scale * np.expm1(width / 2)
-            q_mass = 2 * np.exp(self.log_density - low / 2) * -np.expm1(-width / 2)
+            share = -np.expm1(-width / 2)
+            mass = 2 * np.exp(self.log_density + high / 2) * share
+            q_mass = 2 * np.exp(self.log_density - low / 2) * share
             outside = np.minimum(edges[:-1] - low, 0.0)
-            below = 2 * scale * -np.expm1(-width / 2)  # exp(low) q_mass
-            surplus = 8 * scale * np.sinh(width / 4) ** 2 - np.expm1(outside) * below
+            below = 2 * np.exp(self.log_density + low / 2) * share  # exp(low) q_mass
+            surplus = mass * share - np.expm1(outside) * below
         return Cells(mass, q_mass, np.minimum(surplus, mass), ROUNDING * surplus)
 
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:

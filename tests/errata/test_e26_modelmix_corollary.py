@@ -1,0 +1,51 @@
+"""E26: Corollary 4.1 of ModelMix lost the number of steps, and its sign."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import log_ndtr
+
+import taut
+
+RATE, STEPS, Z, WIDTH, P, DELTA = 0.03, 3400, 0.335, 11.25, 100, 1e-5
+ORDERS = range(2, 11)
+
+
+def log_density(x):
+    low, high = (log_ndtr(-(np.abs(x) + side * WIDTH / 2) / Z) for side in (1, -1))
+    return high + np.log(-np.expm1(low - high)) - math.log(WIDTH)
+
+
+def log_moment(k):
+    shift, step = 1 / math.sqrt(P), Z / 25
+    x = np.arange(-WIDTH / 2 - 12 * Z, WIDTH / 2 + k * shift + 12 * Z, step)
+    exponent = k * log_density(x - shift) + (1 - k) * log_density(x)
+    return P * (float(np.logaddexp.reduce(exponent)) + math.log(step))
+
+
+def sampled(order, moments):
+    return math.log1p(
+        sum(
+            math.comb(order, k) * (1 - RATE) ** (order - k) * RATE**k * math.expm1(moments[k])
+            for k in range(2, order + 1)
+        )
+    )
+
+
+def test_the_printed_formula_is_negative_and_forgets_the_steps():
+    moments = {k: log_moment(k) for k in ORDERS}
+    log = math.log(1 / DELTA)
+    printed = min((sampled(a, moments) + log) / (1 - a) for a in ORDERS)
+    one_step = min((sampled(a, moments) + log) / (a - 1) for a in ORDERS)
+    corrected = min((STEPS * sampled(a, moments) + log) / (a - 1) for a in ORDERS)
+    assert printed < 0
+    assert one_step == pytest.approx(1.924, abs=1e-3)
+    assert corrected == pytest.approx(8.000, abs=1e-3)  # what the paper reports for CIFAR-10
+
+
+def test_taut_counts_every_step():
+    step = taut.mixed_gaussian(Z, WIDTH, sensitivity_inf=1 / math.sqrt(P), rate=RATE)
+    moments = {k: log_moment(k) for k in (2, 3, 4)}
+    assert (STEPS * step).rdp(4) == pytest.approx(STEPS * sampled(4, moments) / 3, rel=1e-6)
+    assert (STEPS * step).epsilon(DELTA) == pytest.approx(7.25, abs=1e-2)

@@ -1,0 +1,64 @@
+"""E30: for the same epsilon, mixing injects more variance than Gaussian noise alone."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import log_ndtr
+
+import taut
+
+RATE, STEPS, Z, WIDTH, P, DELTA = 0.03, 3400, 0.335, 11.25, 100, 1e-5
+ORDERS = range(2, 16)
+
+
+def log_density(x):
+    low, high = (log_ndtr(-(np.abs(x) + side * WIDTH / 2) / Z) for side in (1, -1))
+    return high + np.log(-np.expm1(low - high)) - math.log(WIDTH)
+
+
+def mixed_moment(k):
+    shift, step = 1 / math.sqrt(P), Z / 25
+    x = np.arange(-WIDTH / 2 - 12 * Z, WIDTH / 2 + k * shift + 12 * Z, step)
+    exponent = k * log_density(x - shift) + (1 - k) * log_density(x)
+    return P * (float(np.logaddexp.reduce(exponent)) + math.log(step))
+
+
+def epsilon(moment, orders=ORDERS):
+    moments, found = {k: moment(k) for k in orders}, []
+    for a in orders:
+        total = sum(
+            math.comb(a, k) * (1 - RATE) ** (a - k) * RATE**k * math.expm1(min(moments[k], 600.0))
+            for k in range(2, a + 1)
+        )
+        found.append((STEPS * math.log1p(total) + math.log(1 / DELTA)) / (a - 1))
+    return min(found)
+
+
+def gaussian(sigma):
+    return epsilon(lambda k: k * (k - 1) / (2 * sigma**2))
+
+
+def equal_sigma(target):
+    low, high = 0.5, 5.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian(middle) > target else (low, middle)
+    return high
+
+
+def test_a_fifth_of_the_variance_would_do():
+    mixed, injected = epsilon(mixed_moment), math.hypot(Z, WIDTH / math.sqrt(12))
+    enough = equal_sigma(mixed)
+    assert mixed == pytest.approx(8.000, abs=1e-3)
+    assert injected == pytest.approx(3.265, abs=1e-3)
+    assert enough == pytest.approx(1.414, abs=1e-3)
+    assert (injected / enough) ** 2 == pytest.approx(5.33, abs=0.02)
+    assert gaussian(injected) == pytest.approx(2.82, abs=0.01)
+
+
+def test_taut_has_the_comparison():
+    step = taut.mixed_gaussian(Z, WIDTH, sensitivity_inf=1 / math.sqrt(P), rate=RATE)
+    found = taut.compare_mixing(STEPS * step, DELTA, conversion="classic")
+    assert found.variance_ratio == pytest.approx(5.33, abs=0.02)
+    assert found.epsilon_equal_variance < found.epsilon
