@@ -308,3 +308,34 @@ def _worst(pairs):
         e: min(float(max(oracles.finite_delta([pair], e) for pair in pairs)) * (1 + 1e-15), 1.0)
         for e in at
     }
+
+
+CURVE = {2: 1.0, 8: 2.0}
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        lambda batch: batch("replace").poisson(0.5, removal=taut.gaussian(1.0)),
+        lambda batch: (taut.from_rdp(CURVE, adjacency="zero_out") + batch("zero_out")).poisson(0.5),
+        lambda _: (
+            taut.from_rdp(CURVE, adjacency="replace")
+            .fixed_size(10, 100, adjacency="zero_out")
+            .poisson(0.5)
+        ),
+        lambda _: (
+            taut.from_rdp(CURVE, adjacency="replace")
+            .fixed_size(10, 100, adjacency="replace")
+            .fixed_size(5, 10, adjacency="replace")
+        ),
+        lambda batch: batch("replace").fixed_size(5, 10),
+    ],
+    ids=["replace", "sum", "divergences", "twice, divergences", "twice"],
+)
+def test_sampling_of_batches_is_refused(sample):
+    def batch(relation):
+        base = taut.gaussian(1.0, 2.0, adjacency="replace")
+        return base.fixed_size(10, 100, adjacency=relation)
+
+    with pytest.raises(taut.errors.UnsoundConfiguration, match="fixed_size"):
+        sample(batch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -79,7 +79,7 @@ class LatticeEngine:
         try:
             with np.errstate(invalid="raise", over="ignore", divide="ignore"):
                 singles = [bracket.upper for bracket in self._singles(step, sharp=False)]
-                upper = self._side(singles, self._survey.window(_ROUGH), upper=True)
+                upper = self._side(singles, self._survey.windows(_ROUGH)[0], upper=True)
         except (BeyondLattice, ArithmeticError, ValueError):
             return False
         return upper.epsilon_upper(delta) <= epsilon
@@ -111,33 +111,52 @@ class LatticeEngine:
         best: Bounds,
         bounds: Callable[[TiltedSum, TiltedSum], Bounds],
     ) -> tuple[Bounds, TiltedSum, TiltedSum]:
+        """Return the best ``bounds``, and the sums with the narrowest ones, over a few windows."""
+        sides: tuple[TiltedSum, TiltedSum] | None = None
+        narrowest = math.inf
+        for window in self._survey.windows(tolerance):
+            for found, lower, upper in self._shrink(window, step, tolerance, best, bounds):
+                if found.gap < narrowest:
+                    narrowest, sides = found.gap, (lower, upper)
+                end = min(best.upper, found.upper)
+                best = Bounds(min(max(best.lower, found.lower), end), end)
+            if best.gap <= tolerance * best.upper:
+                break
+        if sides is None:
+            raise BeyondLattice("at every step tried")
+        return best, *sides
+
+    def _shrink(
+        self,
+        window: Window,
+        step: float,
+        tolerance: float,
+        best: Bounds,
+        bounds: Callable[[TiltedSum, TiltedSum], Bounds],
+    ) -> Iterator[tuple[Bounds, TiltedSum, TiltedSum]]:
         """Shrink the step until ``bounds`` are within ``tolerance``: the gap falls with step^2.
 
         Rounding noise or memory can end the refinement earlier; the bounds hold all the same.
         """
-        window = self._survey.window(tolerance)
-        stalls = 0
-        sides: tuple[TiltedSum, TiltedSum] | None = None
+        stalls, worked = 0, False
         for _ in range(_ROUNDS):
             try:
                 lower, upper = self._compose(window, step)
             except BeyondLattice:
-                if sides is None:
-                    step *= 4
-                    continue
-                break
-            sides = lower, upper
+                if worked:
+                    return
+                step *= 4
+                continue
+            worked = True
             found = bounds(lower, upper)
+            yield found, lower, upper
             stalls += found.gap > 0.9 * best.gap
-            upper_end = min(best.upper, found.upper)
-            best = Bounds(min(max(best.lower, found.lower), upper_end), upper_end)
+            end = min(best.upper, found.upper)
+            best = Bounds(min(max(best.lower, found.lower), end), end)
             if best.gap <= tolerance * best.upper or stalls == 3:
-                break
+                return
             shrink = math.sqrt(tolerance * best.upper / found.gap) if found.gap > 0 else 0.5
             step *= min(max(0.85 * shrink, 0.1), 0.7)
-        if sides is None:
-            raise BeyondLattice("at every step tried")
-        return best, *sides
 
     def _first_step(self, gap: float) -> float:
         """Return the step whose bracket should be ``gap`` wide in epsilon.

@@ -53,7 +53,7 @@ class Explanation:
         """How far Renyi accounting would overstate epsilon, as a fraction."""
         if self.epsilon.upper == 0 or math.isinf(self.epsilon.upper):
             return 0.0
-        return self.rdp_epsilon / self.epsilon.upper - 1
+        return max(self.rdp_epsilon / self.epsilon.upper - 1, 0.0)
 
     def __str__(self) -> str:
         """Return a few lines for people."""

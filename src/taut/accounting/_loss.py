@@ -247,7 +247,8 @@ class PrivacyLoss:
         Args:
             delta: in [0, 1); at 0 the answer is the pure-DP epsilon, possibly infinite.
             tolerance: wanted gap relative to the upper bound. The bracket is valid at any gap; it
-                can be wider than asked only where memory would not suffice.
+                can be wider than asked where memory or rounding would not allow more (very small
+                delta or rate, some sums of atoms), and for releases without a dominating pair.
         """
         level, sharpness = _validate.below_one(delta=delta), _tolerance(tolerance)
         with _quiet():

@@ -53,6 +53,9 @@ class Primitive(ABC):
 
     kind: ClassVar[str]
 
+    draws_batches: ClassVar[bool] = False
+    """Whether the release draws a batch of fixed size from the records it is given."""
+
     @abstractmethod
     def pair(self, half: Half) -> Pair:
         """Return the pair that dominates this release in the direction ``half``."""
@@ -60,6 +63,14 @@ class Primitive(ABC):
     def check(self, adjacency: Adjacency) -> None:
         """Raise ``UnsoundConfiguration`` if no pair is known under ``adjacency``."""
         return
+
+    @property
+    def contains_batches(self) -> bool:
+        """Whether the release, or one inside of it, draws a batch of fixed size."""
+        values = [getattr(self, field.name) for field in fields(self)]
+        items = [item for v in values for item in (v if isinstance(v, tuple) else (v,))]
+        inside = [item for item in items if isinstance(item, Primitive)]
+        return self.draws_batches or any(release.contains_batches for release in inside)
 
     def sampled(self, rate: float) -> Primitive | None:
         """Return this release on a Poisson sample, if it knows better than the general theorem."""

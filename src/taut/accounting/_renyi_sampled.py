@@ -16,10 +16,19 @@ from taut.accounting.renyi._baselines import fixed_size
 from taut.accounting.renyi._poisson import poisson
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["FixedSizeRenyi", "JointRenyi", "PoissonRenyi"]
+__all__ = ["FixedSizeRenyi", "JointRenyi", "PoissonRenyi", "refuse_batches"]
 
 _LARGEST_ORDER = 2048
 _HALVES = (Half.ADD, Half.REMOVE)
+
+
+def refuse_batches(release: Primitive) -> None:
+    """Refuse to sample what draws batches of fixed size itself: no theorem covers it."""
+    if release.contains_batches:
+        raise UnsoundConfiguration(
+            "sampling of fixed_size has no theorem: the population of the batch is random then. "
+            f"In {release}: use one sampler, poisson(rate) or fixed_size(batch_size, population)"
+        )
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,7 @@ class PoissonRenyi(RenyiOnly):
         _validate.probability(rate=self.rate)
         if not isinstance(self.base, RenyiOnly):
             raise ValueError(f"base must be known by Renyi divergences, got base={self.base!r}")
+        refuse_batches(self.base)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the same bound for both directions."""
@@ -113,6 +123,7 @@ class FixedSizeRenyi(RenyiOnly):
     """
 
     kind = "fixed_size_rdp"
+    draws_batches = True
     base: RenyiOnly
     batch_size: int
     population: int
@@ -128,6 +139,7 @@ class FixedSizeRenyi(RenyiOnly):
             )
         if not isinstance(self.base, RenyiOnly):
             raise ValueError(f"base must be known by Renyi divergences, got base={self.base!r}")
+        refuse_batches(self.base)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the bound; replace-one has one direction."""

@@ -16,6 +16,7 @@ from taut.accounting._pair import Pair, Vector
 from taut.accounting._primitives import Primitive
 from taut.accounting._profile import Knots, convex_knots, pair_of_knots
 from taut.accounting._renyi_only import RenyiOnly
+from taut.accounting._renyi_sampled import refuse_batches
 from taut.accounting._sampling import ReplaceSampledPair, SampledPair
 from taut.errors import UnsoundConfiguration
 
@@ -79,11 +80,7 @@ class Poisson(Primitive):
         _validate.probability(rate=self.rate)
         if not isinstance(self.base, Primitive):
             raise ValueError(f"base must be a release, got base={self.base!r}")
-        if _contains_batches(self.base):
-            raise UnsoundConfiguration(
-                "poisson of fixed_size has no theorem: the population of the batch is random then. "
-                "Use one sampler, poisson(rate) or fixed_size(batch_size, population)"
-            )
+        refuse_batches(self.base)
 
     def pair(self, half: Half) -> Pair:
         """Return the amplified half."""
@@ -133,6 +130,7 @@ class PoissonReplace(Primitive):
         for name in ("exchange", "removal"):
             if not isinstance(getattr(self, name), Primitive):
                 raise ValueError(f"{name} must be a release, got {name}={getattr(self, name)!r}")
+            refuse_batches(getattr(self, name))
 
     def pair(self, half: Half) -> Pair:
         """Return the finite pair of the bound, which lies above it between knots."""
@@ -203,6 +201,7 @@ class FixedSize(Primitive):
     """
 
     kind = "fixed_size"
+    draws_batches = True
     base: Primitive
     batch_size: int
     population: int
@@ -212,7 +211,7 @@ class FixedSize(Primitive):
         """Check the parameters."""
         if not isinstance(self.base, Primitive):
             raise ValueError(f"base must be a release, got base={self.base!r}")
-        if _contains_batches(self.base):
+        if self.base.contains_batches:
             raise UnsoundConfiguration(
                 "fixed_size of a sampled release: a uniform subset of a uniform subset is one "
                 "uniform subset; use one sampler, with the inner batch and the outer population"
@@ -256,9 +255,3 @@ class FixedSize(Primitive):
     def __str__(self) -> str:
         """Return the call chain."""
         return f"{self.base}.fixed_size({self.batch_size}, {self.population})"
-
-
-def _contains_batches(release: Primitive) -> bool:
-    """Whether a release draws batches of fixed size, itself or in a part."""
-    parts = release.releases if isinstance(release, Joint) else ()
-    return isinstance(release, FixedSize) or any(_contains_batches(part) for part in parts)

@@ -28,7 +28,7 @@ _COARSE = np.geomspace(1e-4, 1e4, 49)
 _FINE = np.linspace(-1.0, 1.0, 13)
 _TILTS = np.array([0.25, 0.35, 0.5, 0.65, 0.8, 1.0])  # candidates, as shares of the saddle's tilt
 _LADDER = np.geomspace(0.0501, 2e3, 27)  # exponents for Chernoff's bound, likewise
-_NOISE_ROOM = 1e8
+_NOISE_ROOMS = (1e9, 1.0)
 _ESCAPE = 1e-3
 _COARSENING = 0.25
 _BULK = 1e-3
@@ -188,7 +188,11 @@ class Survey:
     cumulants: list[Vector]
     counts: list[int]
 
-    def window(self, tolerance: float) -> Window:
+    def windows(self, tolerance: float) -> list[Window]:
+        """Return windows to try in turn: as narrow as noise allows, then with little noise."""
+        return list(dict.fromkeys(self._window(tolerance, room) for room in _NOISE_ROOMS))
+
+    def _window(self, tolerance: float, room: float) -> Window:
         """Return the tilt and window with the fewest nodes that answer at the saddle.
 
         A smaller tilt than the saddle's narrows the window where tilting would dwell on rare large
@@ -198,7 +202,7 @@ class Survey:
         # log of the scale by which tilted mass exceeds delta
         excess = total - self.tilts * self.saddle.epsilon - self.saddle.log_delta
         at_saddle = float(np.interp(self.saddle.tilt, self.tilts, excess))
-        limit = max(math.log(_NOISE_ROOM * tolerance), at_saddle + 1)
+        limit = max(math.log(room * tolerance), at_saddle + 1)
         best, narrowest = None, math.inf
         for i in np.flatnonzero(np.isin(self.tilts, self.saddle.tilt * _TILTS)):
             if excess[i] > limit:

@@ -51,8 +51,8 @@ def fixed_size(curve: Curve, rate: float, pure_epsilon: float = math.inf) -> Cur
     Example:
         >>> from taut.accounting import renyi
         >>> step = renyi.fixed_size(renyi.gaussian(sigma=4.0, sensitivity=2.0), rate=0.01)
-        >>> [round(float(x), 6) for x in step([2.0, 16.0])]
-        [0.000114, 0.00107]
+        >>> tuple(round(float(x), 6) for x in step([2.0, 16.0]))
+        (0.000114, 0.00107)
     """
     q = _validate.probability(rate=rate)
     loss = (
