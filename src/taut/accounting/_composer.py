@@ -167,7 +167,7 @@ class LatticeEngine:
         if len(self._plans) == 1 and self._plans[0].exact:
             return math.inf  # the loss's own lattice
         copies = math.fsum(plan.cost for plan in self._plans) or 1.0
-        step = math.sqrt(1.8 * gap / (copies * (self._saddle.tilt + 1)))
+        step = math.sqrt(2.1 * gap / (copies * (self._saddle.tilt + 1)))
         spread = math.sqrt(self._scout.spread(self._saddle.tilt))
         step = max(min(step, spread / 8), 32 * spread / _LARGEST_WINDOW, self._finest)
         return min(step, _COARSEST)

@@ -23,8 +23,8 @@ __all__ = ["SHARP", "Saddle", "Scout", "Survey"]
 SHARP = 4096
 """Nodes for a bound that is published, not only looked at."""
 
-_NODES = 512
-_COARSE = np.geomspace(1e-4, 1e4, 49)
+_NODES = 256
+_COARSE = np.geomspace(1e-4, 1e4, 33)
 _FINE = np.linspace(-1.0, 1.0, 13)
 _TILTS = np.array([0.25, 0.35, 0.5, 0.65, 0.8, 1.0])  # candidates, as shares of the saddle's tilt
 _LADDER = np.geomspace(0.0501, 2e3, 27)  # exponents for Chernoff's bound, likewise
