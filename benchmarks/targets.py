@@ -85,7 +85,7 @@ def _grid(rows: list[tables.Row]) -> list[tables.Row]:
 
 
 def _start(rows: list[tables.Row]) -> list[tables.Row]:
-    limits = {"import taut": 0.3, "import taut, first gaussian()": 0.3, "taut --help": 0.5}
+    limits = {"import taut": 0.3, "taut --help": 0.5}
     found = {row["program"]: row for row in rows}
     judged = []
     for program, limit in limits.items():

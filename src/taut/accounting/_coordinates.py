@@ -7,7 +7,7 @@ hockey stick it may spread (docs/errata.md). So nothing here has a dominating pa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -57,29 +57,48 @@ def _twice_sampled(
     return poisson_cumulants(record_rate, _cell_sampled(rate, at, sigma, largest))
 
 
-def _check_clipping(release: Coordinatewise | TwiceSampled) -> None:
-    """Check the parameters that both samplers share."""
-    _validate.positive(sigma=release.sigma)
-    _validate.positive(clip=release.clip)
-    _validate.positive(clip_inf=release.clip_inf)
-    _validate.positive_integer(dimension=release.dimension)
-    if not _validate.positive(p=release.p) <= 2:
-        raise ValueError(
-            f"p must be at most 2, got p={release.p!r}: beyond it the flat record is worse than "
-            "the concentrated one. Convert the bound to l2: p=2 and clip * dimension**(1/2 - 1/p)"
-        )
+class _Clipped(RenyiOnly):
+    """What both samplers share: rows clipped in two norms, and normal noise."""
 
+    sigma: float
+    clip: float
+    clip_inf: float
+    dimension: int
+    p: float
 
-def _check_relation(release: Primitive, adjacency: Adjacency) -> None:
-    if adjacency is Adjacency.REPLACE:
-        raise UnsoundConfiguration(
-            f"{release.kind} has no theorem for adjacency='replace'; declare the release with "
-            "adjacency='add_remove' or 'zero_out'"
-        )
+    def _check_clipping(self) -> None:
+        _validate.positive(sigma=self.sigma)
+        _validate.positive(clip=self.clip)
+        _validate.positive(clip_inf=self.clip_inf)
+        _validate.positive_integer(dimension=self.dimension)
+        if not _validate.positive(p=self.p) <= 2:
+            raise ValueError(
+                f"p must be at most 2, got p={self.p!r}: beyond it the flat record is worse than "
+                "the concentrated one. Convert the bound to l2: p=2 and "
+                "clip * dimension**(1/2 - 1/p)"
+            )
+
+    @property
+    def vertex(self) -> Vertex:
+        """The record that is hardest to hide."""
+        return vertex(self.clip, self.clip_inf, self.dimension, self.p)
+
+    @property
+    def l2_clip(self) -> float:
+        """The largest l2-norm of a clipped record."""
+        return l2_norm(self.vertex, self.clip)
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Only add/remove and zero-out: a null record leaves the sum as an absent one does."""
+        if adjacency is Adjacency.REPLACE:
+            raise UnsoundConfiguration(
+                f"{self.kind} has no theorem for adjacency='replace'; declare the release with "
+                "adjacency='add_remove' or 'zero_out'"
+            )
 
 
 @dataclass(frozen=True)
-class Coordinatewise(RenyiOnly):
+class Coordinatewise(_Clipped):
     """A clipped sum plus Gaussian noise, every coordinate of which has its own Poisson sample."""
 
     kind = "coordinatewise"
@@ -93,17 +112,7 @@ class Coordinatewise(RenyiOnly):
     def __post_init__(self) -> None:
         """Check the parameters."""
         _validate.probability(rate=self.rate)
-        _check_clipping(self)
-
-    @property
-    def vertex(self) -> Vertex:
-        """The record that is hardest to hide."""
-        return vertex(self.clip, self.clip_inf, self.dimension, self.p)
-
-    @property
-    def l2_clip(self) -> float:
-        """The largest l2-norm of a clipped record."""
-        return l2_norm(self.vertex, self.clip)
+        self._check_clipping()
 
     @property
     def plain(self) -> Primitive:
@@ -124,13 +133,9 @@ class Coordinatewise(RenyiOnly):
 
         return divergences_from(cumulants, orders)
 
-    def check(self, adjacency: Adjacency) -> None:
-        """Only add/remove and zero-out: a null record leaves the sum as an absent one does."""
-        _check_relation(self, adjacency)
-
 
 @dataclass(frozen=True)
-class TwiceSampled(RenyiOnly):
+class TwiceSampled(_Clipped):
     """Coordinate-wise sampling at ``coordinate_rate`` of a Poisson sample of the records."""
 
     kind = "twice_sampled"
@@ -146,17 +151,7 @@ class TwiceSampled(RenyiOnly):
         """Check the parameters."""
         _validate.probability(record_rate=self.record_rate)
         _validate.probability(coordinate_rate=self.coordinate_rate)
-        _check_clipping(self)
-
-    @property
-    def vertex(self) -> Vertex:
-        """The record that is hardest to hide."""
-        return vertex(self.clip, self.clip_inf, self.dimension, self.p)
-
-    @property
-    def l2_clip(self) -> float:
-        """The largest l2-norm of a clipped record."""
-        return l2_norm(self.vertex, self.clip)
+        self._check_clipping()
 
     @property
     def plain(self) -> Primitive:
@@ -165,16 +160,7 @@ class TwiceSampled(RenyiOnly):
 
     def sampled(self, rate: float) -> TwiceSampled:
         """Return the same release on a Poisson sample of the records: rates multiply."""
-        share = _validate.probability(rate=rate) * self.record_rate
-        return TwiceSampled(
-            share,
-            self.coordinate_rate,
-            self.sigma,
-            self.clip,
-            self.clip_inf,
-            self.dimension,
-            self.p,
-        )
+        return replace(self, record_rate=_validate.probability(rate=rate) * self.record_rate)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the divergences at the vertex, the same bound in both directions.
@@ -189,10 +175,6 @@ class TwiceSampled(RenyiOnly):
             return _twice_sampled(*rates, at, self.sigma, table_size(largest))
 
         return divergences_from(cumulants, orders)
-
-    def check(self, adjacency: Adjacency) -> None:
-        """Only add/remove and zero-out: a null record leaves the sum as an absent one does."""
-        _check_relation(self, adjacency)
 
 
 def coordinatewise(

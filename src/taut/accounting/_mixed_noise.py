@@ -8,9 +8,8 @@ of the same variance that is all Gaussian hides more: ``compare_mixing`` says ho
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
@@ -49,28 +48,26 @@ def _sampled_table(
     return poisson_cumulants(rate, base * (1 + 4 * ROUNDING))
 
 
-@dataclass(frozen=True)
 class _Mixed(RenyiOnly):
     """What the two kinds share: checks and a name."""
 
-    def _check_shared(
-        self, width: float, sensitivity: float, largest: float, dimension: int | None, rate: float
-    ) -> None:
-        _validate.non_negative(width=width)
-        _validate.positive(sensitivity=sensitivity)
-        _validate.positive(sensitivity_inf=largest)
-        if dimension is not None:
-            _validate.positive_integer(dimension=dimension)
-        _validate.probability(rate=rate)
+    width: float
+    sensitivity: float
+    sensitivity_inf: float
+    dimension: int | None
+    rate: float
 
-    @property
-    @abstractmethod
-    def _rate(self) -> float:
-        """The sampling rate."""
+    def _check_shared(self) -> None:
+        _validate.non_negative(width=self.width)
+        _validate.positive(sensitivity=self.sensitivity)
+        _validate.positive(sensitivity_inf=self.sensitivity_inf)
+        if self.dimension is not None:
+            _validate.positive_integer(dimension=self.dimension)
+        _validate.probability(rate=self.rate)
 
     def check(self, adjacency: Adjacency) -> None:
         """Sampling needs add/remove or zero-out; without it all relations serve."""
-        if adjacency is Adjacency.REPLACE and self._rate < 1:
+        if adjacency is Adjacency.REPLACE and self.rate < 1:
             raise UnsoundConfiguration(
                 f"{self.kind} with rate < 1 is proven for add/remove and zero-out, this loss is "
                 "for adjacency='replace'. Declare it with adjacency='add_remove', or use rate=1"
@@ -98,13 +95,7 @@ class MixedGaussian(_Mixed):
     def __post_init__(self) -> None:
         """Check the parameters."""
         _validate.positive(sigma=self.sigma)
-        self._check_shared(
-            self.width, self.sensitivity, self.sensitivity_inf, self.dimension, self.rate
-        )
-
-    @property
-    def _rate(self) -> float:
-        return self.rate
+        self._check_shared()
 
     @property
     def vertex(self) -> Vertex:
@@ -118,10 +109,7 @@ class MixedGaussian(_Mixed):
 
     def sampled(self, rate: float) -> MixedGaussian:
         """Return the same release on a Poisson sample of the records: rates multiply."""
-        share = _validate.probability(rate=rate) * self.rate
-        return MixedGaussian(
-            self.sigma, self.width, self.sensitivity, self.sensitivity_inf, self.dimension, share
-        )
+        return replace(self, rate=_validate.probability(rate=rate) * self.rate)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the smaller of the mixed bound and that of the Gaussian alone, at every order.
@@ -161,13 +149,7 @@ class MixedLaplace(_Mixed):
     def __post_init__(self) -> None:
         """Check the parameters."""
         _validate.positive(scale=self.scale)
-        self._check_shared(
-            self.width, self.sensitivity, self.sensitivity_inf, self.dimension, self.rate
-        )
-
-    @property
-    def _rate(self) -> float:
-        return self.rate
+        self._check_shared()
 
     @property
     def vertex(self) -> Vertex:
@@ -191,10 +173,7 @@ class MixedLaplace(_Mixed):
 
     def sampled(self, rate: float) -> MixedLaplace:
         """Return the same release on a Poisson sample of the records: rates multiply."""
-        share = _validate.probability(rate=rate) * self.rate
-        return MixedLaplace(
-            self.scale, self.width, self.sensitivity, self.sensitivity_inf, self.dimension, share
-        )
+        return replace(self, rate=_validate.probability(rate=rate) * self.rate)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the divergences at the vertex, capped by the largest loss."""

@@ -16,7 +16,7 @@ from taut.accounting.renyi._baselines import fixed_size
 from taut.accounting.renyi._poisson import poisson
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["FixedSizeRenyi", "JointRenyi", "PoissonRenyi", "refuse_batches"]
+__all__ = ["FixedSizeRenyi", "JointRenyi", "PoissonRenyi", "Several", "refuse_batches"]
 
 _LARGEST_ORDER = 2048
 _HALVES = (Half.ADD, Half.REMOVE)
@@ -31,11 +31,9 @@ def refuse_batches(release: Primitive) -> None:
         )
 
 
-@dataclass(frozen=True)
-class JointRenyi(RenyiOnly):
-    """Several releases that look at one sample, at least one of them without a pair."""
+class Several(Primitive):
+    """Several releases that look at one sample of the records: one release for a sampler."""
 
-    kind = "joint_rdp"
     releases: tuple[Primitive, ...]
     counts: tuple[int, ...]
 
@@ -43,15 +41,10 @@ class JointRenyi(RenyiOnly):
         """Check the parameters."""
         if not self.releases or len(self.releases) != len(self.counts):
             raise ValueError("a joint release needs as many counts as releases, at least one")
-        for count in self.counts:
-            _validate.positive_integer(count=count)
-
-    def renyi(self, half: Half, orders: Vector) -> Vector:
-        """Return the sum of the divergences (Mironov 2017, Proposition 1)."""
-        total = np.zeros(orders.shape)
         for release, count in zip(self.releases, self.counts, strict=True):
-            total = total + count * divergences(release, half, orders)
-        return total
+            if not isinstance(release, Primitive):
+                raise ValueError(f"releases must be releases, got release={release!r}")
+            _validate.positive_integer(count=count)
 
     def check(self, adjacency: Adjacency) -> None:
         """Every release must be known under the relation."""
@@ -62,6 +55,22 @@ class JointRenyi(RenyiOnly):
         """Return the sum in parentheses."""
         terms = zip(self.releases, self.counts, strict=True)
         return "(" + " + ".join(f"{n} * {r}" if n > 1 else str(r) for r, n in terms) + ")"
+
+
+@dataclass(frozen=True)
+class JointRenyi(Several, RenyiOnly):
+    """Several releases that look at one sample, at least one of them without a pair."""
+
+    kind = "joint_rdp"
+    releases: tuple[Primitive, ...]
+    counts: tuple[int, ...]
+
+    def renyi(self, half: Half, orders: Vector) -> Vector:
+        """Return the sum of the divergences (Mironov 2017, Proposition 1)."""
+        total = np.zeros(orders.shape)
+        for release, count in zip(self.releases, self.counts, strict=True):
+            total = total + count * divergences(release, half, orders)
+        return total
 
 
 @dataclass(frozen=True)

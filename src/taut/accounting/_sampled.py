@@ -16,7 +16,7 @@ from taut.accounting._pair import Pair, Vector
 from taut.accounting._primitives import Primitive
 from taut.accounting._profile import Knots, convex_knots, pair_of_knots
 from taut.accounting._renyi_only import RenyiOnly
-from taut.accounting._renyi_sampled import refuse_batches
+from taut.accounting._renyi_sampled import Several, refuse_batches
 from taut.accounting._sampling import ReplaceSampledPair, SampledPair
 from taut.errors import UnsoundConfiguration
 
@@ -27,8 +27,8 @@ _KNOT_TAIL = 1e-60
 
 
 @dataclass(frozen=True)
-class Joint(Primitive):
-    """Several releases that look at one sample of the records: one release for a sampler."""
+class Joint(Several):
+    """Several releases that look at one sample of the records, all with dominating pairs."""
 
     kind = "joint"
     releases: tuple[Primitive, ...]
@@ -36,26 +36,14 @@ class Joint(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        if not self.releases or len(self.releases) != len(self.counts):
-            raise ValueError("a joint release needs as many counts as releases, at least one")
-        for release, count in zip(self.releases, self.counts, strict=True):
-            if not isinstance(release, Primitive) or isinstance(release, RenyiOnly):
+        super().__post_init__()
+        for release in self.releases:
+            if isinstance(release, RenyiOnly):
                 raise ValueError(f"releases must have dominating pairs, got release={release!r}")
-            _validate.positive_integer(count=count)
 
     def pair(self, half: Half) -> Pair:
         """Return the product of the pairs; Gaussians and constants merge exactly."""
         return _product(self, half)
-
-    def check(self, adjacency: Adjacency) -> None:
-        """Every release must have a pair."""
-        for release in self.releases:
-            release.check(adjacency)
-
-    def __str__(self) -> str:
-        """Return the sum in parentheses."""
-        terms = zip(self.releases, self.counts, strict=True)
-        return "(" + " + ".join(f"{n} * {r}" if n > 1 else str(r) for r, n in terms) + ")"
 
 
 @lru_cache(maxsize=64)
