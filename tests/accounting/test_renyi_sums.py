@@ -11,8 +11,6 @@ import taut
 from taut.accounting import renyi
 from taut.accounting.renyi._sums import (
     LARGEST_ORDER,
-    at_real_orders,
-    log_binomials,
     poisson_cumulants,
 )
 
@@ -306,29 +304,8 @@ def test_bad_batches(arguments, error, message):
 # --- what the sums are made of ---------------------------------------------------------------
 
 
-def test_log_binomials_are_rounded_up():
-    table = log_binomials(60)
-    for a in range(61):
-        for j in range(61):
-            truth = math.log(math.comb(a, j)) if j <= a else -math.inf
-            assert table[a, j] >= truth
-            assert table[a, j] == pytest.approx(truth, rel=1e-11, abs=1e-12)
-
-
 def test_cumulants_below_two_vanish():
     base = np.array([0.0, 0.0, 0.5, 1.4])
     for rate in (0.0, 0.3, 1.0):
         assert poisson_cumulants(rate, base)[:2].tolist() == [0.0, 0.0]
     assert poisson_cumulants(0.3, base[:2]).tolist() == [0.0, 0.0]
-
-
-def test_tables_interpolate_one_sided():
-    table = np.array([0.0, 0.0, 0.5, 1.4, 2.8])
-
-    def cumulants(largest):
-        return table[: largest + 1]
-
-    values = at_real_orders(cumulants, np.array([1.5, 2.0, 2.5, 4.0]))
-    assert values[[0, 1, 3]].tolist() == pytest.approx([0.25, 0.5, 2.8])
-    assert values[2] <= 0.95 * (1 + 1e-12)
-    assert at_real_orders(cumulants, np.array([5000.0]))[0] == math.inf

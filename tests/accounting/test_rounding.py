@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taut
+from taut.accounting._adjacency import Half
 from taut.accounting._finite import binary_pair
 from taut.accounting._lattice import Placement, discretise
 
@@ -237,3 +238,113 @@ def test_tradeoff_of_a_coin_and_dust():
     coin = taut.randomized_response(0.02)
     assert coin.tradeoff(0.01) == pytest.approx(0.51, abs=1e-6)
     assert (coin + taut.pure(1e-6)).tradeoff(0.01) == pytest.approx(0.51, abs=1e-4)
+
+
+class TestSecondLook:
+    """Findings of a later look at the same places."""
+
+    @pytest.mark.parametrize(
+        ("loss", "largest"),
+        [
+            (2000 * taut.pure(0.1), 200.0),
+            (100 * taut.finite([1e-3, 0.999], [1e-4, 0.9999], adjacency="add"), 230.2585093),
+            (100 * taut.pure(2.0).poisson(0.1), 100 * math.log1p(0.1 * math.expm1(2.0))),
+        ],
+        ids=["lattice", "enumerated", "sampled"],
+    )
+    def test_the_largest_loss_survives_underflow(self, loss, largest):
+        assert loss.epsilon(0) == pytest.approx(largest, rel=1e-8)
+        assert loss.rdp(math.inf) == pytest.approx(largest, rel=1e-8)
+        assert loss.delta(0.99 * largest) > 0
+
+    def test_calibration_without_delta(self):
+        found = taut.calibrate(lambda e: 2000 * taut.pure(e), epsilon=10.0, delta=0.0)
+        assert 2000 * found.value <= 10
+
+    @settings(max_examples=60)
+    @given(
+        parts=st.lists(st.integers(1, 999), min_size=6, max_size=6),
+        count=st.integers(1, 4),
+        epsilon=st.floats(0, 2),
+    )
+    def test_replace_one_of_finite_mechanisms(self, parts, count, epsilon):
+        p = [Fraction(x, sum(parts[:3])) for x in parts[:3]]
+        q = [Fraction(x, sum(parts[3:])) for x in parts[3:]]
+        release = taut.finite([float(x) for x in p], [float(x) for x in q], adjacency="replace")
+        pair = release.terms[0][0].pair(Half.REPLACE)
+        assert math.fsum(pair.atoms(0.0).masses) + pair.mass_inf == pytest.approx(1, abs=1e-9)
+        lower, upper = (count * release).delta_bounds(epsilon)
+        assert 0 <= lower <= upper <= 1
+        for one_way in ((p, q), (q, p)):
+            truth = oracles.finite_delta([one_way] * count, epsilon)
+            assert upper >= truth * (1 - mp.mpf(1e-9)) - mp.mpf(1e-12)
+        if count == 1:
+            worst = max(oracles.finite_delta([x], epsilon) for x in ((p, q), (q, p)))
+            assert upper <= worst * (1 + mp.mpf(1e-6)) + mp.mpf(1e-9)
+
+    @pytest.mark.parametrize("epsilon", [85.0, 90.0, 150.0])
+    def test_delta_beyond_floating_point(self, epsilon):
+        lower, upper = (10 * taut.pure(6.5) + taut.gaussian(1.75)).delta_bounds(epsilon)
+        assert 0 <= lower <= upper <= 1e-260
+
+    def test_a_contour_without_width(self):
+        assert (100 * taut.pure(21.8) + taut.gaussian(1.0)).delta(3218.0, 0.01) < 1e-200
+
+    def test_certain_failure_among_others(self):
+        betrayal = taut.finite([0.9, 0.1, 0.0], [0.0, 0.9, 0.1])
+        assert (20 * betrayal + taut.pure(0.1)).delta(1.0) == 1
+        assert (12 * betrayal + taut.randomized_response(0.6)).epsilon(1e-6) == math.inf
+
+    def test_lower_bounds_come_from_what_is_reached(self):
+        x = taut.gaussian(1.0, sensitivity=2.0, adjacency="replace")
+        x = x.poisson(0.5, removal=taut.gaussian(1.0))
+        joint = (x + taut.laplace(1e4, adjacency="replace")).fixed_size(9, 9, adjacency="replace")
+        # Sampled records on either side of the unsampled mean, by quadrature.
+        assert joint.delta_bounds(2.0).lower <= 0.012956
+        nested = ((taut.laplace(0.5) + taut.laplace(0.8)).poisson(0.1) + taut.laplace(3.0)).poisson(
+            0.9
+        )
+        assert nested.delta_bounds(0.8).lower <= 0.0152169597
+
+    @pytest.mark.parametrize(("rate", "size"), [(0.9, 10), (0.9, 12), (0.8, 20)])
+    def test_nobody_of_a_group_is_sampled(self, rate, size):
+        with mp.workdps(30):
+            truth = -size * mp.log1p(-mp.mpf(rate))
+        lower, upper = taut.group_poisson(0.2, rate, size, adjacency="add").epsilon_bounds(0)
+        assert lower <= truth * (1 + mp.mpf(1e-14))
+        assert upper >= truth * (1 - mp.mpf(1e-14))
+        assert upper - lower <= 1e-12 * upper
+
+    def test_filters_charge_the_faintest_steps(self):
+        faint = taut.gaussian(1.0).poisson(1e-9)
+        budget = taut.PrivacyFilter(1.0, 1e-6, kind="renyi", orders=[17.0])
+        assert not budget.can_spend(10**18 * faint)
+
+    @pytest.mark.parametrize("rate", [1e-3, 1e-6, 1e-9])
+    @pytest.mark.parametrize("sigma", [0.7, 20.0])
+    def test_divergences_of_faint_steps(self, rate, sigma):
+        exact = taut.from_rdp(lambda a: a / (2 * sigma**2)).poisson(rate)
+        loss = taut.gaussian(sigma).poisson(rate)
+        for order in (2, 3, 17):
+            assert loss.rdp(order) == pytest.approx(exact.rdp(order), rel=1e-8)
+
+    def test_products_have_finite_divergences(self):
+        step = (taut.gaussian(2.0) + taut.laplace(3.0)).poisson(0.01)
+        assert 0 < step.rdp(2) < 1e-3
+
+    def test_orders_below_two_are_found(self):
+        by_hand = 0.1 + math.log1p(-1 / 1.5) - math.log(1.5 * 1e-5) / 0.5
+        assert taut.from_rdp({1.5: 0.1}).epsilon(1e-5) == pytest.approx(by_hand, rel=1e-6)
+
+    @pytest.mark.parametrize("loss", [taut.gaussian(1.0), taut.laplace(1.0)], ids=repr)
+    def test_misses_are_not_rounded_up(self, loss):
+        assert loss.tradeoff(1e-20) < 1
+
+    def test_shuffled_epochs_without_the_last_batch(self):
+        runs = taut.compare_samplers(5.0, batch_size=4, population=11, steps=100, delta=1e-5)
+        assert runs["shuffled"].loss == 50 * taut.gaussian(5.0, adjacency="zero_out")
+
+    def test_explain_names_what_is_not_proven(self):
+        loss = taut.mixed_gaussian(0.5, 4.0, sensitivity_inf=0.1, rate=0.05)
+        assert "not by proof" in str((10 * loss).explain(1e-5))
+        assert "caution" not in str(taut.gaussian(1.0).explain(1e-5))

@@ -21,5 +21,5 @@ def test_draws_a_file(tmp_path):
 
 def test_without_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"taut\[plot\]"):
+    with pytest.raises(ImportError, match=r"taut\[report\]"):
         plot_samplers(RUNS, tmp_path / "samplers.svg")

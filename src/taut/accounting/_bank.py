@@ -274,9 +274,9 @@ def from_rdp(
             The values there are what is kept.
         adjacency: the relation that the divergences are for.
 
-    The loss has no dominating pair. A sum that contains it is answered by the better of two valid
-    routes, which ``explain`` names: Renyi divergences of everything, or delta split between the
-    releases with a pair and the rest.
+    The loss has no dominating pair. A sum that contains it is answered by the best valid route,
+    which ``explain`` names: Renyi divergences of everything, or delta split between the releases
+    with a pair and the rest.
 
     **Guarantee**: an upper bound for the adaptive composition (Mironov 2017, Proposition 1;
     conversion of Canonne, Kamath and Steinke 2020, Proposition 12). Between orders the cumulant
@@ -289,7 +289,7 @@ def from_rdp(
         >>> import taut
         >>> gaussian = taut.from_rdp(lambda order: order / 2)
         >>> round(gaussian.epsilon(delta=1e-5), 3)
-        4.729
+        4.728
     """
     relation = as_adjacency(adjacency)
     if isinstance(curve, Mapping):

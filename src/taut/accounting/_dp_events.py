@@ -87,6 +87,11 @@ def _read_randomized_response(event: Any, adjacency: Adjacency) -> PrivacyLoss:
     return bank.finite([truth, other, rest], [other, truth, rest], adjacency=adjacency)
 
 
+def _read_zcdp(event: Any, adjacency: Adjacency) -> PrivacyLoss:
+    shift = getattr(event, "xi", 0.0)
+    return bank.from_rdp(lambda order: event.rho * order + shift, adjacency=adjacency)
+
+
 def _read_fixed_size(event: Any, adjacency: Adjacency) -> PrivacyLoss:
     base = _read(event.event, Adjacency.REPLACE)
     return base.fixed_size(event.sample_size, event.source_dataset_size, adjacency=adjacency)
@@ -105,6 +110,7 @@ _READERS: dict[str, Callable[[Any, Adjacency], PrivacyLoss]] = {
         1 / event.noise_parameter, _moved(adjacency) * event.sensitivity, adjacency=adjacency
     ),
     "RandomizedResponseDpEvent": _read_randomized_response,
+    "ZCDpEvent": _read_zcdp,
     "SelfComposedDpEvent": lambda event, adjacency: event.count * _read(event.event, adjacency),
     "ComposedDpEvent": lambda event, adjacency: sum(
         (_read(part, adjacency) for part in event.events), bank.zero(adjacency=adjacency)

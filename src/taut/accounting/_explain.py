@@ -38,6 +38,7 @@ class Explanation:
         engine: how the bounds were obtained.
         shares: contribution of each release, largest first.
         rdp_epsilon: what Renyi accounting would prove for the same sum (an upper bound as well).
+        caveats: what the bounds rest on beyond published proofs.
     """
 
     adjacency: Adjacency
@@ -47,6 +48,7 @@ class Explanation:
     engine: Engine
     shares: tuple[Share, ...]
     rdp_epsilon: float
+    caveats: tuple[str, ...] = ()
 
     @property
     def rdp_excess(self) -> float:
@@ -63,6 +65,7 @@ class Explanation:
             f"adjacency {self.adjacency}, decided by the {self.half!s} half, engine: {self.engine}",
             f"Renyi accounting alone would say {self.rdp_epsilon:.6g} (+{self.rdp_excess:.1%})",
         ]
+        lines += [f"caution: {caveat}" for caveat in self.caveats]
         lines += [f"  {s.fraction:6.1%}  {s.count} x {s.release}" for s in self.shares]
         return "\n".join(lines)
 
@@ -84,6 +87,7 @@ def explain(
         engine=answer.engine,
         shares=_shares(releases, answer.half, delta),
         rdp_epsilon=max(rdp, answer.bounds.lower),
+        caveats=tuple(dict.fromkeys(f"{r}: {r.caveat}" for r, _ in releases if r.caveat)),
     )
 
 

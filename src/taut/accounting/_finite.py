@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +18,7 @@ __all__ = [
     "DiscreteGaussianPair",
     "FailingPair",
     "FinitePair",
+    "any_of",
     "binary_pair",
     "discrete_laplace_pair",
     "finite_pair",
@@ -27,8 +29,10 @@ Complex = NDArray[np.complex128]
 
 _MAX_ATOMS = 2_000_000
 _FEW = 64
+_BLOCK = 2**21  # entries of a table of thresholds and outcomes
 _HAIR = 4 * float(np.finfo(np.float64).eps)
 _OUTCOMES = 20_000
+_COPIES = 128  # of one loss; logarithms of larger factorials are too coarse
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,12 @@ class FinitePair(Pair):
         """Return the sum of p (1 - exp(e - loss)) over losses above e, plus the infinite mass."""
         losses, log_masses = self._arrays
         epsilon = np.asarray(epsilon, dtype=float)
-        gap = np.minimum(epsilon[..., None] - losses, 0.0)
-        value = -(np.exp(log_masses) * np.expm1(gap)).sum(axis=-1) + self.mass_inf
+        flat, masses = epsilon.ravel(), np.exp(log_masses)
+        parts = np.array_split(flat, 1 + flat.size * losses.size // _BLOCK)
+        sums = [
+            (masses * np.expm1(np.minimum(e[:, None] - losses, 0.0))).sum(axis=1) for e in parts
+        ]
+        value = self.mass_inf - np.concatenate(sums).reshape(epsilon.shape)
         with np.errstate(over="ignore"):
             bounded: Vector = np.maximum(value, -np.expm1(epsilon))
         return bounded
@@ -107,24 +115,24 @@ def finite_pair(p: Vector, q: Vector) -> FinitePair:
         losses = np.log1p((p_shared - q_shared) / q_shared)
     losses = np.where(np.isfinite(losses), losses, np.log(p_shared) - np.log(q_shared))
     losses = np.where(losses == 0, 0.0, losses + _HAIR * np.abs(losses))  # to the safe side
-    losses, masses = _distinct(losses, p_shared, 0.0)
+    losses, logs = _distinct(losses, np.log(p_shared), 0.0)
     return FinitePair(
         tuple(losses.tolist()),
-        tuple(np.log(masses).tolist()),
+        tuple(logs.tolist()),
         float(p[q == 0].sum()),
         float(q[p == 0].sum()),
     )
 
 
-def _distinct(losses: Vector, masses: Vector, error: float) -> tuple[Vector, Vector]:
-    """Return sorted losses with masses; those equal up to rounding are merged at the largest."""
+def _distinct(losses: Vector, logs: Vector, error: float) -> tuple[Vector, Vector]:
+    """Return sorted losses with log masses; those equal up to rounding merge at the largest."""
     order = np.argsort(losses, kind="stable")
-    losses, masses = losses[order], masses[order]
+    losses, logs = losses[order], logs[order]
     size = np.maximum(np.abs(losses[1:]), np.abs(losses[:-1]))
     apart = np.diff(losses) > np.maximum(8 * _HAIR * size, error)
     first = np.append(0, np.flatnonzero(apart) + 1)[: losses.size]
     last = np.append(first[1:] - 1, losses.size - 1)[: first.size]
-    return losses[last], np.add.reduceat(masses, first) if first.size else masses
+    return losses[last], np.logaddexp.reduceat(logs, first) if first.size else logs
 
 
 def sum_of_finite(terms: Sequence[tuple[FinitePair | None, int]]) -> FinitePair | None:
@@ -134,7 +142,7 @@ def sum_of_finite(terms: Sequence[tuple[FinitePair | None, int]]) -> FinitePair 
     thousands of copies of a coin have thousands of outcomes only.
     """
     finite = [(pair, count) for pair, count in terms if pair is not None and pair.losses]
-    sizes = [math.comb(n + len(pair.losses) - 1, n) for pair, n in finite if n < _OUTCOMES]
+    sizes = [math.comb(n + len(pair.losses) - 1, n) for pair, n in finite if n <= _COPIES]
     if len(sizes) < len(terms) or math.prod(sizes) > _OUTCOMES:
         return None
     losses, logs, magnitude = np.zeros(1), np.zeros(1), 0.0
@@ -143,22 +151,22 @@ def sum_of_finite(terms: Sequence[tuple[FinitePair | None, int]]) -> FinitePair 
         losses = np.add.outer(losses, more).ravel()
         logs = np.add.outer(logs, more_logs).ravel()
         magnitude += count * max(map(abs, pair.losses))
-    losses, masses = _distinct(losses, np.exp(logs), ROUNDING * magnitude)
-    infinite, absent = (
-        -math.expm1(math.fsum(n * math.log1p(-mass) for mass, n in column))
-        for column in (
-            [(pair.mass_inf, n) for pair, n in finite],
-            [(pair.mass_minus_inf, n) for pair, n in finite],
-        )
-    )
-    positive = masses > 0
+    # Logarithms: masses may underflow, and the largest loss must not be lost with them.
+    losses, logs = _distinct(losses, logs, ROUNDING * magnitude)
     return FinitePair(
-        tuple(losses[positive].tolist()),
-        tuple(np.log(masses[positive]).tolist()),
-        infinite,
-        absent,
+        tuple(losses.tolist()),
+        tuple(logs.tolist()),
+        any_of([(pair.mass_inf, n) for pair, n in finite]),
+        any_of([(pair.mass_minus_inf, n) for pair, n in finite]),
         magnitude,
     )
+
+
+def any_of(masses: Sequence[tuple[float, int]]) -> float:
+    """Return the probability that one of independent events, each with a count, happens."""
+    if any(mass >= 1 for mass, _ in masses):
+        return 1.0
+    return -math.expm1(math.fsum(n * math.log1p(-mass) for mass, n in masses))
 
 
 def _multinomial(losses: Vector, logs: Vector, count: int) -> tuple[Vector, Vector]:
@@ -193,6 +201,8 @@ def discrete_laplace_pair(scale: float, sensitivity: int) -> FinitePair:
     log_masses = -k / scale - math.log1p(math.exp(-1 / scale))
     log_masses[1:-1] += math.log(-math.expm1(-1 / scale))
     losses = (sensitivity - 2 * k) / scale
+    if Fraction(float(losses[0])) * Fraction(scale) < sensitivity:
+        losses = losses * (1 + ROUNDING)  # the largest must not be rounded down
     return FinitePair(tuple(losses[::-1].tolist()), tuple(log_masses[::-1].tolist()))
 
 

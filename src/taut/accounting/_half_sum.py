@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from taut.accounting._adjacency import Half
-from taut.accounting._finite import FinitePair, sum_of_finite
+from taut.accounting._finite import FailingPair, FinitePair, any_of, sum_of_finite
 from taut.accounting._gaussian import GaussianPair
 from taut.accounting._pair import ROUNDING, Pair, Vector
 
@@ -26,6 +26,9 @@ class RenyiTerm(Protocol):
 
     def cumulants(self, tilts: Vector) -> Vector:
         """Return upper bounds on log E exp(tilt L) at ``tilts`` > 0, infinite where unknown."""
+
+    def corners(self) -> Vector:
+        """Return tilts at which the bounds may bend or end."""
 
     def dominating_pair(self) -> Pair | None:
         """Return a pair that dominates the release after all, loosely, if there is one."""
@@ -62,8 +65,7 @@ class HalfSum:
     @property
     def mass_inf(self) -> float:
         """Probability of an infinite loss."""
-        logs = [n * math.log1p(-p.mass_inf) if p.mass_inf < 1 else -math.inf for p, n in self.terms]
-        return -math.expm1(math.fsum(logs)) if logs else 0.0
+        return any_of([(pair.mass_inf, n) for pair, n in self.terms])
 
     @property
     def max_loss(self) -> float:
@@ -78,8 +80,14 @@ class HalfSum:
     @property
     def mass_error(self) -> float:
         """Bound on the rounding error of ``mass_inf``; that of a single release is given."""
-        given = self.single is not None and self.single.loss_error == 0
+        pair = self.single
+        given = isinstance(pair, FinitePair | FailingPair) and pair.loss_error == 0
         return 0.0 if given else ROUNDING * self.mass_inf
+
+    @property
+    def loss_error(self) -> float:
+        """Absolute rounding error of a single loss."""
+        return self.single.loss_error if self.single is not None else 0.0
 
     def near_top(self, delta: float) -> float:
         """Return a lower bound on epsilon from the event that every loss is the largest."""
@@ -122,7 +130,7 @@ class HalfSum:
     @property
     def attained(self) -> HalfSum:
         """A sum that releases of these kinds really reach, for lower bounds."""
-        return HalfSum(self.half, tuple((pair.attained, n) for pair, n in self.terms))
+        return HalfSum(self.half, tuple((pair.reached, n) for pair, n in self.terms))
 
     @property
     def suits_contour(self) -> bool:
@@ -186,8 +194,8 @@ def _sum_of_certain(terms: Sequence[tuple[FinitePair, int]]) -> FinitePair:
     return FinitePair(
         (math.fsum(n * pair.losses[0] for pair, n in terms),),
         (math.fsum(n * pair.log_masses[0] for pair, n in terms),),
-        -math.expm1(math.fsum(n * math.log1p(-pair.mass_inf) for pair, n in terms)),
-        -math.expm1(math.fsum(n * math.log1p(-pair.mass_minus_inf) for pair, n in terms)),
+        any_of([(pair.mass_inf, n) for pair, n in terms]),
+        any_of([(pair.mass_minus_inf, n) for pair, n in terms]),
     )
 
 

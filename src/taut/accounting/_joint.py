@@ -2,7 +2,8 @@
 
 Amplification acts on the whole product, so the product is needed as a pair in its own right. It is
 enclosed by two pairs on a lattice: one that dominates it (every loss split between the ends
-of its cell), and one that post-processing makes of it (outcomes merged node by node). Masses are
+of its cell), and one that post-processing makes of what
+is reached (outcomes merged node by node). Masses are
 non-negative and are convolved term by term, so tails keep their relative accuracy at any depth.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taut.accounting._finite import FinitePair
+from taut.accounting._finite import FinitePair, any_of
 from taut.accounting._lattice import Lattice, Placement, discretise, place
 from taut.accounting._pair import Pair, Vector
 from taut.accounting._scout import Scout
@@ -53,7 +54,8 @@ def product_pair(terms: Sequence[tuple[Pair, int]]) -> EnclosedPair:
     placements = _placements(terms)
     step = placements[0].step
     top = [_above(pair, at) for (pair, _), at in zip(terms, placements, strict=True)]
-    merged = [_within(pair, at) for (pair, _), at in zip(terms, placements, strict=True)]
+    reached = [pair.reached for pair, _ in terms]
+    merged = [_within(pair, at) for pair, at in zip(reached, placements, strict=True)]
     counts = [count for _, count in terms]
     offset = math.fsum(n * at.offset for n, at in zip(counts, placements, strict=True))
     upper = _total([_repeated(part, n) for part, n in zip(top, counts, strict=True)])
@@ -61,16 +63,16 @@ def product_pair(terms: Sequence[tuple[Pair, int]]) -> EnclosedPair:
         _total([_repeated(part[i], n) for part, n in zip(merged, counts, strict=True)])
         for i in (0, 1)
     )
-    infinite, infinite_q = (
-        -math.expm1(math.fsum(n * math.log1p(-min(mass, 1 - 1e-16)) for mass, n in column))
+    infinite = any_of([(pair.mass_inf + _TAIL, n) for pair, n in terms])
+    betrayed, absent = (
+        any_of(list(zip(column, counts, strict=True)))
         for column in (
-            [(pair.mass_inf + _TAIL, n) for pair, n in terms],
-            [(pair.mass_minus_inf, n) for pair, n in terms],
+            [pair.mass_inf for pair in reached],
+            [pair.mass_minus_inf for pair in reached],
         )
     )
-    exact = -math.expm1(math.fsum(n * math.log1p(-pair.mass_inf) for pair, n in terms))
     losses: Vector = offset + step * (upper.first + np.arange(float(upper.values.size)))
-    inside = _merged_pair(masses, masses_q, exact, infinite_q)
+    inside = _merged_pair(masses, masses_q, betrayed, absent)
     return _dominating_pair(losses, upper, infinite, inside)
 
 

@@ -294,8 +294,8 @@ class PrivacyLoss:
         if not alpha >= 1:
             raise ValueError(f"order must be at least 1, got order={order!r}")
         with _quiet():
-            sums = [self._sum(half, alone=False) for half in halves(self._adjacency)]
-            return max(renyi_divergence(part, alpha) for part in sums)
+            directions = halves(self._adjacency)
+            return max(renyi_divergence(self._terms, half, alpha) for half in directions)
 
     def log_mgf(self, z: complex, half: Half | str | None = None) -> complex:
         """Return log E[exp(z L)] over finite losses; ``half`` names the direction if it matters."""
@@ -359,14 +359,14 @@ class PrivacyLoss:
         directions = halves(self._adjacency)
         if swap:
             directions = tuple(_SWAPPED[half] for half in directions)
-        alone = len(self._terms) == 1 and self._terms[0][1] == 1
-        return [self._sum(half, alone=alone) for half in directions]
+        return [self._sum(half) for half in directions]
 
-    def _sum(self, half: Half, *, alone: bool) -> HalfSum:
+    def _sum(self, half: Half) -> HalfSum:
         """Return the sum in one direction: pairs, and curves where there are none.
 
-        Some releases have a pair that serves them ``alone`` and curves that serve sums.
+        Some releases have a pair that serves them alone and curves that serve sums.
         """
+        alone = len(self._terms) == 1 and self._terms[0][1] == 1
         curves, pairs = [], []
         for release, count in self._terms:
             if isinstance(release, RenyiOnly) and not (alone and release.has_pair):

@@ -85,6 +85,7 @@ class MixedGaussian(_Mixed):
     """A sum over a Poisson sample plus N(0, sigma^2) plus uniform noise, on every coordinate."""
 
     kind = "mixed_gaussian"
+    caveat = "the worst record is known by high-precision computation, not by proof"
     sigma: float
     width: float
     sensitivity: float

@@ -49,7 +49,8 @@ class MixtureOfGaussians(Primitive):
         taking_part = math.fsum(p for p, _ in some)
         total = math.fsum(self.probabilities)
         # What a sum below one lacks is given to all alike, one above one makes zero less likely.
-        rate = min(taking_part / min(total, 1.0), 1.0)
+        absent = math.fsum(p for p, c in zip(self.probabilities, self.shifts, strict=True) if not c)
+        stay = absent / total if total <= 1 + 1e-12 else max(absent - (total - 1), 0.0)
         if not some:
             return binary_pair(0.0)
         weights, shifts = zip(*some, strict=True)
@@ -57,7 +58,8 @@ class MixtureOfGaussians(Primitive):
             base: Pair = GaussianPair(shifts[0])
         else:
             base = MixturePair(tuple(w / taking_part for w in weights), shifts, half)
-        return base if rate == 1 else SampledPair(base, rate, half)
+        rate = min(taking_part / min(total, 1.0), math.nextafter(1.0, 0.0))
+        return SampledPair(base, rate, half, stay) if stay > 0 else base
 
     def check(self, adjacency: Adjacency) -> None:
         """Replacing a record would exchange one mixture for another."""

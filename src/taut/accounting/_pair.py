@@ -17,11 +17,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ROUNDING", "Atoms", "Cells", "Pair", "Quadrature", "Vector", "cumulant"]
+__all__ = [
+    "ROUNDING",
+    "Atoms",
+    "Cells",
+    "Pair",
+    "Quadrature",
+    "Vector",
+    "cumulant",
+    "renyi_cumulants",
+]
 
 Vector = NDArray[np.float64]
 
 _SMALLEST = 1e-300
+_SMALL_CUMULANT = 0.5
 
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 """Relative error allowed for one evaluation of a special function and one subtraction."""
@@ -106,6 +116,14 @@ class Pair(ABC):
         return self
 
     @property
+    def reached(self) -> Pair:
+        """A pair that some release reaches for certain: ``attained``, to the end."""
+        pair: Pair = self
+        while pair.attained != pair:
+            pair = pair.attained
+        return pair
+
+    @property
     def top_mass(self) -> float:
         """P-probability of the largest finite loss itself."""
         losses, masses, _ = self.atoms(_SMALLEST)
@@ -174,3 +192,30 @@ def cumulant(
                 np.exp(exponent - shift[:, None]).sum(axis=1)
             )
     return out.reshape(np.shape(z))
+
+
+def renyi_cumulants(pair: Pair, tilts: Vector) -> Vector:
+    """Return log E exp(c L) at ``tilts`` c > 0, small ones to full relative accuracy.
+
+    E exp(-L) is known, so that E [exp(c L) - 1 + c (exp(-L) - 1)] can be summed instead of
+    E exp(c L): its terms are non-negative and small where the loss is.
+    """
+    if pair.mass_inf > 0:
+        return np.full(tilts.shape, math.inf)
+    with np.errstate(over="ignore", under="ignore"):
+        value = pair.log_mgf(tilts.astype(np.complex128)).real
+        small = np.flatnonzero(value < _SMALL_CUMULANT)
+        if pair.gaussian_mu or small.size == 0:
+            return value
+        losses, log_weights = pair.quadrature(float(tilts[small].max()))
+        weights, back = np.exp(log_weights), np.exp(log_weights - losses)
+        fall = np.where(losses > -1, weights * np.expm1(np.minimum(-losses, 1.0)), back - weights)
+        for i in small.tolist():
+            c = float(tilts[i])
+            rise = np.where(
+                c * losses < 1,
+                weights * np.expm1(np.minimum(c * losses, 1.0)),
+                np.exp(log_weights + c * losses) - weights,
+            )
+            value[i] = math.log1p(float((rise + c * fall).sum()) + c * pair.mass_minus_inf)
+    return value

@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _SMALLEST = 1e-300  # below it floating point loses relative precision
+_LOG_SMALLEST = -660.0
 _TAIL = 1e-3  # share of delta, times the tolerance, that cut tails may add
 
 
@@ -102,8 +103,8 @@ class EpsilonOfPairs:
     def _compute(self, tolerance: float, floor: float) -> tuple[Bounds, Engine]:
         """Return bounds for the pairs as they are; ``floor`` is a lower bound already known."""
         if self._part.suits_contour:
-            contour = Contour(self._part.terms, self._saddle, self._scout)
-            if contour.certified:
+            contour = _contour(self._part, self._saddle, self._scout)
+            if contour is not None:
                 bounds = _invert_contour(contour, self._delta, self.ceiling)
                 if bounds.gap <= tolerance * bounds.upper:
                     return bounds, Engine.CONTOUR
@@ -133,7 +134,7 @@ def _limit_epsilon(part: HalfSum, delta: float) -> Bounds | None:
     if part.mass_error:  # whether the infinite mass fits is a matter of rounding
         return Bounds(part.near_top(part.mass_inf + 2 * part.mass_error), math.inf)
     largest = max(part.max_loss, 0.0)
-    return Bounds(max(largest * (1 - 8 * ROUNDING), 0.0), largest)
+    return Bounds(max(largest * (1 - 8 * ROUNDING) - 2 * part.loss_error, 0.0), largest)
 
 
 def _invert_single(pair: Pair, delta: float) -> Bounds:
@@ -141,7 +142,7 @@ def _invert_single(pair: Pair, delta: float) -> Bounds:
     bounds = _invert(pair, delta)
     if pair.tight:
         return bounds
-    return Bounds(min(_invert(pair.attained, delta).lower, bounds.upper), bounds.upper)
+    return Bounds(min(_invert(pair.reached, delta).lower, bounds.upper), bounds.upper)
 
 
 def _invert(pair: Pair, delta: float) -> Bounds:
@@ -159,6 +160,16 @@ def _invert(pair: Pair, delta: float) -> Bounds:
     hair = ROUNDING + pair.loss_error
     upper = min(upper * (1 + ROUNDING) + hair, max(pair.max_loss + pair.loss_error, 0.0))
     return Bounds(min(max(lower * (1 - ROUNDING) - hair, 0.0), upper), upper)
+
+
+def _contour(part: HalfSum, saddle: Saddle, scout: Scout) -> Contour | None:
+    """Return a certified contour, or None where there is none or arithmetic leaves its range."""
+    try:
+        with np.errstate(invalid="raise"):
+            contour = Contour(part.terms, saddle, scout)
+    except ArithmeticError:
+        return None
+    return contour if contour.certified else None
 
 
 def _invert_contour(contour: Contour, delta: float, guess: float) -> Bounds:
@@ -196,6 +207,9 @@ class DeltaOfPairs:
             return partial(_limit_bounds, part), Engine.LIMIT
         if self._single is not None:
             return partial(_single_bounds, self._single), Engine.EXACT
+        if self._log_delta < _LOG_SMALLEST:
+            whole = Scout(part.terms, 1e-290)
+            return partial(chernoff_bounds, whole, part.mass_inf), Engine.CHERNOFF
         tail = cut_tail(math.exp(max(self._log_delta, -600.0)), 1e-4 * tolerance, part.count)
         scout = Scout(part.terms, tail)
         saddle = scout.at_epsilon(self._epsilon)
@@ -210,10 +224,10 @@ class DeltaOfPairs:
         self, scout: Scout, saddle: Saddle, tail: float, tolerance: float, floor: float
     ) -> tuple[Curve, Engine]:
         """Return bounds for the pairs as they are; ``floor`` is a lower bound already known."""
-        if self.part.suits_contour:
-            contour = Contour(self.part.terms, saddle, scout)
+        contour = _contour(self.part, saddle, scout) if self.part.suits_contour else None
+        if contour is not None:
             bounds = contour.delta(self._epsilon)
-            if contour.certified and bounds.gap <= tolerance * bounds.upper:
+            if bounds.gap <= tolerance * bounds.upper:
                 return contour.delta, Engine.CONTOUR
         try:
             sides = LatticeEngine(self.part.terms, scout, saddle, tail).curve(tolerance, floor)
@@ -249,7 +263,7 @@ def _single_bounds(pair: Pair, at: float) -> Bounds:
     bounds = _exact_bounds(pair, at)
     if pair.tight:
         return bounds
-    return Bounds(min(_exact_bounds(pair.attained, at).lower, bounds.upper), bounds.upper)
+    return Bounds(min(_exact_bounds(pair.reached, at).lower, bounds.upper), bounds.upper)
 
 
 def _exact_bounds(pair: Pair, at: float) -> Bounds:

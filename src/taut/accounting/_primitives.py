@@ -53,6 +53,9 @@ class Primitive(ABC):
 
     kind: ClassVar[str]
 
+    caveat: ClassVar[str] = ""
+    """What the guarantee rests on beyond published proofs, if anything."""
+
     draws_batches: ClassVar[bool] = False
     """Whether the release draws a batch of fixed size from the records it is given."""
 
@@ -71,6 +74,10 @@ class Primitive(ABC):
         items = [item for v in values for item in (v if isinstance(v, tuple) else (v,))]
         inside = [item for item in items if isinstance(item, Primitive)]
         return self.draws_batches or any(release.contains_batches for release in inside)
+
+    def known_divergences(self, half: Half, orders: Vector) -> Vector | None:
+        """Return bounds on Renyi divergences that are better than those of the pair, if any."""
+        return None
 
     def sampled(self, rate: float) -> Primitive | None:
         """Return this release on a Poisson sample, if it knows better than the general theorem."""

@@ -19,6 +19,9 @@ from taut.accounting._pair import Pair, Vector
 __all__ = ["Knots", "convex_knots", "lower_hull", "pair_of_knots", "symmetric_knots"]
 
 
+_CLOSE = 1e-11  # relative; what is closer differs by rounding alone
+
+
 class Knots(NamedTuple):
     """A convex piecewise-linear profile in the threshold t = exp(epsilon).
 
@@ -41,8 +44,10 @@ def convex_knots(epsilons: Vector, deltas: Vector) -> Knots:
     deltas = np.minimum.accumulate(np.minimum(deltas[order], 1.0))
     thresholds = np.exp(epsilons)
     deltas = np.maximum(deltas, np.maximum(1 - thresholds, 0.0))
-    # Equal thresholds would make vertical chords; the smallest delta there is the bound.
-    last = np.append(thresholds[1:] > thresholds[:-1], True) & (thresholds > 0)
+    # Thresholds too close for a slope: dropping a point is sound, and the last has the least delta.
+    last = np.append(np.diff(epsilons) > _CLOSE * (1 + np.abs(epsilons[1:])), True) & (
+        thresholds > 0
+    )
     thresholds, deltas, epsilons = thresholds[last], deltas[last], epsilons[last]
     _, corners, kept = _hull(np.append(0.0, thresholds), np.append(1.0, deltas))
     return Knots(epsilons[kept[1:] - 1], corners[1:])
@@ -94,6 +99,7 @@ def symmetric_knots(pair: Pair, swapped: Pair) -> Knots:
     first, second = pair.profile(nodes), swapped.profile(nodes)
     # Between nodes both profiles are linear in t; their maximum has a kink where they cross.
     gap = first - second
+    gap[np.abs(gap) < _CLOSE * np.maximum(first, second)] = 0.0
     cross = np.flatnonzero(gap[:-1] * gap[1:] < 0)
     t = np.exp(nodes)
     share = gap[cross] / (gap[cross] - gap[cross + 1])

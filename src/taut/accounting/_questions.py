@@ -8,12 +8,15 @@ from functools import partial
 
 import numpy as np
 
+from taut.accounting._adjacency import Half
 from taut.accounting._answer import delta_curve
 from taut.accounting._bounds import falls_below
 from taut.accounting._contour import Contour
 from taut.accounting._fourier import afa_delta
 from taut.accounting._half_sum import HalfSum
-from taut.accounting._pair import Pair
+from taut.accounting._pair import ROUNDING, Pair, renyi_cumulants
+from taut.accounting._primitives import Primitive
+from taut.accounting._renyi_only import RenyiOnly
 from taut.accounting._scout import Saddle, Scout
 
 __all__ = [
@@ -25,7 +28,6 @@ __all__ = [
 ]
 
 _NEAR_ONE = 1e-6
-_CLOSE_TO_ONE = 1e-2
 _FAR = 10.0  # further out a sharper curve costs more than it gains
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -44,36 +46,37 @@ def cumulant_of_sum(part: HalfSum, z: complex) -> complex:
     return complex(sum(n * value for value, n in values))
 
 
-def renyi_divergence(part: HalfSum, order: float) -> float:
+def renyi_divergence(releases: Sequence[tuple[Primitive, int]], half: Half, order: float) -> float:
     """Return the Renyi divergence of ``order`` >= 1 in one direction."""
-    if part.mass_inf > 0:
+    return math.fsum(n * _divergence(release, half, order) for release, n in releases)
+
+
+def _divergence(release: Primitive, half: Half, order: float) -> float:
+    at = np.array([max(order, 1 + _NEAR_ONE)])  # divergences grow with the order
+    known = None if math.isinf(order) else release.known_divergences(half, at)
+    if known is not None:
+        return float(known[0])
+    if isinstance(release, RenyiOnly):
+        return math.inf
+    pair = release.pair(half)
+    if pair.mass_inf > 0:
         return math.inf
     if math.isinf(order):
-        return part.max_loss
-    at = max(order - 1, _NEAR_ONE) * np.ones(1)  # divergences grow with the order
-    rest = math.fsum(n * float(curve.cumulants(at)[0] / at[0]) for curve, n in part.curves)
-    if order - 1 < _CLOSE_TO_ONE:
-        return rest + math.fsum(n * _divergence_near_one(pair, order) for pair, n in part.terms)
-    return rest + cumulant_of_sum(part.pairs, order - 1).real / (order - 1)
+        return pair.max_loss
+    if order == 1:
+        return _kullback_leibler(pair)
+    return max(float(renyi_cumulants(pair, np.array([order - 1]))[0]) / (order - 1), 0.0)
 
 
-def _divergence_near_one(pair: Pair, order: float) -> float:
-    """Return the divergence without the cancellation of log(E exp(c L)) / c as c vanishes.
-
-    E exp(-L) - 1 is known, so it is taken off: every term of what is left is non-negative.
-    """
+def _kullback_leibler(pair: Pair) -> float:
+    """Return the mean loss; E exp(-L) - 1, which is known, is taken off to keep terms positive."""
     if pair.gaussian_mu:
-        return order * pair.gaussian_mu**2 / 2
+        return pair.gaussian_mu**2 / 2
     losses, log_weights = pair.quadrature(0.0)
-    weights, c = np.exp(log_weights), order - 1
-    # p (L + exp(-L) - 1), where exp(-L) alone may overflow: q = p exp(-L) does not.
+    weights = np.exp(log_weights)
     near = weights * np.expm1(np.minimum(-losses, 1.0))
     shifted = np.where(losses > -1, near, np.exp(log_weights - losses) - weights)
-    first = float((weights * losses + shifted).sum()) + pair.mass_minus_inf
-    if c == 0:
-        return first
-    rest = float(weights @ (np.expm1(c * losses) - c * losses))
-    return max(math.log1p(c * first + rest) / c, 0.0)
+    return float((weights * losses + shifted).sum()) + pair.mass_minus_inf
 
 
 def tradeoff(sums: Sequence[HalfSum], swapped: Sequence[HalfSum], fpr: float) -> float:
@@ -81,13 +84,16 @@ def tradeoff(sums: Sequence[HalfSum], swapped: Sequence[HalfSum], fpr: float) ->
 
     Every threshold gives a valid bound, so the search may stop anywhere.
     """
-    if fpr == 0:
-        return max(1 - max(part.mass_inf for part in sums), 0.0)
+    if fpr == 0 and not any(part.mass_inf for part in sums):
+        return 1.0
     if fpr == 1:
         return 0.0
-    return max(
-        min(_best_line(part, other, fpr) for part, other in zip(sums, swapped, strict=True)), 0.0
-    )
+    if fpr == 0:
+        miss = 1 - max(part.mass_inf for part in sums)
+    else:
+        pairs = zip(sums, swapped, strict=True)
+        miss = min(_best_line(part, other, fpr) for part, other in pairs)
+    return max(miss - 4 * ROUNDING, 0.0)
 
 
 def _best_line(part: HalfSum, swapped: HalfSum, fpr: float) -> float:

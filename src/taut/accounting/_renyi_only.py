@@ -12,7 +12,7 @@ import numpy as np
 
 from taut import _validate
 from taut.accounting._adjacency import Half
-from taut.accounting._pair import ROUNDING, Pair, Vector
+from taut.accounting._pair import ROUNDING, Pair, Vector, renyi_cumulants
 from taut.accounting._primitives import Primitive
 from taut.accounting._profile import lower_hull
 from taut.errors import UnsoundConfiguration
@@ -41,6 +41,10 @@ class RenyiOnly(Primitive):
             Divergences rounded up, infinite where nothing is proven, shape (m,).
         """
 
+    def known_divergences(self, half: Half, orders: Vector) -> Vector:
+        """Return what is known of the release."""
+        return self.renyi(half, orders)
+
     @property
     def plain(self) -> Primitive | None:
         """A release with a pair that reveals more, so that its pair dominates this one."""
@@ -65,6 +69,10 @@ class OneSided:
         """Return upper bounds on log E exp(tilt L) at ``tilts`` > 0."""
         with np.errstate(over="ignore"):
             return tilts * self.release.renyi(self.half, 1 + tilts) * (1 + 8 * ROUNDING)
+
+    def corners(self) -> Vector:
+        """Return the tilts of the orders that were given."""
+        return np.array(self.release.orders) - 1 if isinstance(self.release, Renyi) else np.empty(0)
 
     def dominating_pair(self) -> Pair | None:
         """Return the pair of the release itself, or of one that reveals more."""
@@ -120,11 +128,8 @@ class Renyi(RenyiOnly):
 
 def divergences(release: Primitive, half: Half, orders: Vector) -> Vector:
     """Return upper bounds on the Renyi divergences of any release, with a pair or without."""
-    if isinstance(release, RenyiOnly):
-        return release.renyi(half, orders)
-    pair = release.pair(half)
-    if pair.mass_inf > 0:
-        return np.full(orders.shape, math.inf)
-    with np.errstate(over="ignore"):
-        moments = pair.log_mgf((orders - 1).astype(np.complex128)).real
-    return np.maximum(moments / (orders - 1), 0.0) * _SAFETY
+    known = release.known_divergences(half, orders)
+    if known is not None:
+        return known
+    cumulants = renyi_cumulants(release.pair(half), orders - 1)
+    return np.maximum(cumulants / (orders - 1), 0.0) * _SAFETY

@@ -16,7 +16,14 @@ from taut.accounting.renyi._baselines import fixed_size
 from taut.accounting.renyi._poisson import poisson
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["FixedSizeRenyi", "JointRenyi", "PoissonRenyi", "Several", "refuse_batches"]
+__all__ = [
+    "FixedSizeRenyi",
+    "JointRenyi",
+    "PoissonRenyi",
+    "Several",
+    "check_sizes",
+    "refuse_batches",
+]
 
 _LARGEST_ORDER = 2048
 _HALVES = (Half.ADD, Half.REMOVE)
@@ -28,6 +35,17 @@ def refuse_batches(release: Primitive) -> None:
         raise UnsoundConfiguration(
             "sampling of fixed_size has no theorem: the population of the batch is random then. "
             f"In {release}: use one sampler, poisson(rate) or fixed_size(batch_size, population)"
+        )
+
+
+def check_sizes(batch_size: int, population: int) -> None:
+    """Check that a batch fits into the population."""
+    _validate.positive_integer(batch_size=batch_size)
+    _validate.positive_integer(population=population)
+    if batch_size > population:
+        raise ValueError(
+            f"batch_size must not exceed population, got batch_size={batch_size}, "
+            f"population={population}"
         )
 
 
@@ -100,6 +118,10 @@ class PoissonRenyi(RenyiOnly):
             value[known] = poisson(self._both, self.rate)(orders[known])
         return value
 
+    def sampled(self, rate: float) -> PoissonRenyi:
+        """Sampling twice multiplies the rates."""
+        return PoissonRenyi(self.base, rate * self.rate)
+
     def _both(self, orders: Vector) -> Vector:
         """Return the larger of the divergences of the base in its two directions."""
         found: Vector = np.max([self.base.renyi(half, orders) for half in _HALVES], axis=0)
@@ -139,13 +161,7 @@ class FixedSizeRenyi(RenyiOnly):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.positive_integer(batch_size=self.batch_size)
-        _validate.positive_integer(population=self.population)
-        if self.batch_size > self.population:
-            raise ValueError(
-                f"batch_size must not exceed population, got batch_size={self.batch_size}, "
-                f"population={self.population}"
-            )
+        check_sizes(self.batch_size, self.population)
         if not isinstance(self.base, RenyiOnly):
             raise ValueError(f"base must be known by Renyi divergences, got base={self.base!r}")
         refuse_batches(self.base)

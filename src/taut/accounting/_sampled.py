@@ -16,7 +16,14 @@ from taut.accounting._pair import Pair, Vector
 from taut.accounting._primitives import Primitive
 from taut.accounting._profile import Knots, convex_knots, pair_of_knots
 from taut.accounting._renyi_only import RenyiOnly
-from taut.accounting._renyi_sampled import Several, refuse_batches
+from taut.accounting._renyi_sampled import (
+    FixedSizeRenyi,
+    JointRenyi,
+    PoissonRenyi,
+    Several,
+    check_sizes,
+    refuse_batches,
+)
 from taut.accounting._sampling import ReplaceSampledPair, SampledPair
 from taut.errors import UnsoundConfiguration
 
@@ -44,6 +51,15 @@ class Joint(Several):
     def pair(self, half: Half) -> Pair:
         """Return the product of the pairs; Gaussians and constants merge exactly."""
         return _product(self, half)
+
+    def known_divergences(self, half: Half, orders: Vector) -> Vector:
+        """Return their sum: tails that the product pair cuts have finite moments."""
+        return self.by_divergences.renyi(half, orders)
+
+    @property
+    def by_divergences(self) -> JointRenyi:
+        """The same releases, seen by their Renyi divergences."""
+        return JointRenyi(self.releases, self.counts)
 
 
 @lru_cache(maxsize=64)
@@ -76,6 +92,12 @@ class Poisson(Primitive):
             return binary_pair(0.0)
         base = self.base.pair(half)
         return base if self.rate == 1 else SampledPair(base, self.rate, half)
+
+    def known_divergences(self, half: Half, orders: Vector) -> Vector | None:
+        """Return the binomial sum where the base is a product, whose pair has cut tails."""
+        if not isinstance(self.base, Joint):
+            return None
+        return PoissonRenyi(self.base.by_divergences, self.rate).renyi(half, orders)
 
     def sampled(self, rate: float) -> Primitive:
         """Sampling twice multiplies the rates."""
@@ -118,6 +140,12 @@ class PoissonReplace(Primitive):
         for name in ("exchange", "removal"):
             if not isinstance(getattr(self, name), Primitive):
                 raise ValueError(f"{name} must be a release, got {name}={getattr(self, name)!r}")
+            if isinstance(getattr(self, name), RenyiOnly):
+                raise UnsoundConfiguration(
+                    f"{name} is known by Renyi divergences only, and replace-one under Poisson "
+                    "sampling needs pairs; use fixed_size(batch_size, population, "
+                    "adjacency='replace')"
+                )
             refuse_batches(getattr(self, name))
 
     def pair(self, half: Half) -> Pair:
@@ -169,8 +197,17 @@ def _replaced(release: PoissonReplace) -> Pair:
 def _inner_thresholds(*pairs: Pair) -> Vector:
     """Return log thresholds from zero up that resolve every profile."""
     grids = [pair.grid(_KNOT_TAIL, _KNOTS) for pair in pairs]
-    nodes = np.unique(np.concatenate([[0.0], *grids]))
+    thin = [
+        grid[np.linspace(0, grid.size - 1, min(grid.size, _KNOTS)).astype(int)] for grid in grids
+    ]
+    nodes = np.unique(np.concatenate([[0.0], *thin]))
     return nodes[(nodes >= 0) & (nodes < 600.0)]
+
+
+def _thinned(grid: Vector) -> Vector:
+    """Return at most so many nodes; a product of pairs has many more."""
+    chosen = np.linspace(0, grid.size - 1, min(grid.size, _KNOTS)).astype(np.int64)
+    return grid[chosen]
 
 
 def _symmetric(epsilons: Vector, deltas: Vector) -> Knots:
@@ -204,13 +241,7 @@ class FixedSize(Primitive):
                 "fixed_size of a sampled release: a uniform subset of a uniform subset is one "
                 "uniform subset; use one sampler, with the inner batch and the outer population"
             )
-        _validate.positive_integer(batch_size=self.batch_size)
-        _validate.positive_integer(population=self.population)
-        if self.batch_size > self.population:
-            raise ValueError(
-                f"batch_size must not exceed population, got batch_size={self.batch_size}, "
-                f"population={self.population}"
-            )
+        check_sizes(self.batch_size, self.population)
         if self.batch_size == self.population and not self.exchange:
             raise ValueError(
                 f"batch_size must be smaller than population under add/remove, got "
@@ -230,6 +261,13 @@ class FixedSize(Primitive):
         if self.exchange:
             return ReplaceSampledPair(base, self.rate)
         return SampledPair(base, self.rate, half)
+
+    def known_divergences(self, half: Half, orders: Vector) -> Vector | None:
+        """Return the bound of the product's divergences, whose pair has cut tails."""
+        if not isinstance(self.base, Joint) or not self.exchange:
+            return None
+        base = self.base.by_divergences
+        return FixedSizeRenyi(base, self.batch_size, self.population).renyi(half, orders)
 
     def check(self, adjacency: Adjacency) -> None:
         """The base must have a replace-one pair; the relation decides what may be exchanged."""

@@ -201,8 +201,9 @@ def _runs(
         ),
         (
             "shuffled epochs",
-            lambda n: math.ceil(n * batch / people) * gaussian(sigma, adjacency="zero_out"),
-            "a record is in one batch of an epoch; no amplification is claimed",
+            lambda n: -(-n // (people // batch)) * gaussian(sigma, adjacency="zero_out"),
+            "a record is in at most one batch of an epoch, of which there are at least "
+            f"{people // batch}; no amplification is claimed",
         ),
         (
             "twice sampled",

@@ -38,6 +38,16 @@ class SampledPair(Pair):
     base: Pair
     rate: float
     half: Half
+    stay: float | None = None
+    """The probability of not taking part, where 1 - rate would lose its digits."""
+
+    @property
+    def _stay(self) -> float:
+        return 1 - self.rate if self.stay is None else self.stay
+
+    @property
+    def _log_stay(self) -> float:
+        return math.log1p(-self.rate) if self.stay is None else math.log(self.stay)
 
     @property
     def mass_inf(self) -> float:  # type: ignore[override]
@@ -63,7 +73,7 @@ class SampledPair(Pair):
     def max_loss(self) -> float:
         """The image of the largest base loss, infinite ones included when adding."""
         if not self._removes and self.base.mass_inf:
-            return -math.log1p(-self.rate) * (1 + ROUNDING)
+            return -self._log_stay * (1 + ROUNDING)
         largest = float(self._forward(np.array(self.base.max_loss)))
         return largest + ROUNDING * abs(largest)
 
@@ -79,9 +89,9 @@ class SampledPair(Pair):
         """Return the image of the base grid, and of losses that were infinite."""
         inner = self._forward(self.base.grid(tail, size))
         if self._removes and self.base.mass_minus_inf:
-            inner = np.append(inner, math.log1p(-self.rate))
+            inner = np.append(inner, self._log_stay)
         if not self._removes and self.base.mass_inf:
-            inner = np.append(inner, -math.log1p(-self.rate))
+            inner = np.append(inner, -self._log_stay)
         inner = np.unique(inner)
         if self.continuous:  # rounding must not push the ends of the support out of the grid
             inner[[0, -1]] += ROUNDING * np.array([-1.0, 1.0]) * np.abs(inner[[0, -1]])
@@ -90,16 +100,16 @@ class SampledPair(Pair):
     def atoms(self, tail: float) -> Atoms:
         """Return the images of the base atoms, and of the losses that were infinite."""
         losses, masses, q_masses = self.base.atoms(tail)
-        rate = self.rate
+        rate, stay = self.rate, self._stay
         # (loss, P-mass, Q-mass) of outputs that only one of the base distributions produces.
         if self._removes:
-            masses = rate * masses + (1 - rate) * q_masses
+            masses = rate * masses + stay * q_masses
             only = self.base.mass_minus_inf
-            extra = math.log1p(-rate), (1 - rate) * only, only
+            extra = self._log_stay, stay * only, only
         else:
-            q_masses = (1 - rate) * masses + rate * q_masses
+            q_masses = stay * masses + rate * q_masses
             only = self.base.mass_inf
-            extra = -math.log1p(-rate), only, (1 - rate) * only
+            extra = -self._log_stay, only, stay * only
         parts = [self._forward(losses), masses, q_masses]
         if only > 0:
             parts = [np.append(part, value) for part, value in zip(parts, extra, strict=True)]
@@ -116,23 +126,21 @@ class SampledPair(Pair):
         surplus = factor * surplus
         if self._removes:
             # An edge below the smallest loss, log(1 - rate), has no preimage.
-            below = np.maximum(-np.expm1(np.minimum(edges[:-1], 0.0)) - self.rate, 0.0)
+            below = np.maximum(-self._excess(np.minimum(edges[:-1], 0.0)), 0.0)
             surplus += below * q_mass
-            mass = self.rate * mass + (1 - self.rate) * q_mass
+            mass = self.rate * mass + self._stay * q_mass
         else:
-            q_mass = (1 - self.rate) * mass + self.rate * q_mass
+            q_mass = self._stay * mass + self.rate * q_mass
         return Cells(mass, q_mass, np.minimum(surplus, mass), factor * error)
 
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return the base nodes with mixed weights."""
         losses, log_weights = self.base.quadrature(tilt, frequency)
         if self._removes:
-            log_weights = log_weights + np.logaddexp(
-                math.log(self.rate), math.log1p(-self.rate) - losses
-            )
-            lost, at = (1 - self.rate) * self.base.mass_minus_inf, math.log1p(-self.rate)
+            log_weights = log_weights + np.logaddexp(math.log(self.rate), self._log_stay - losses)
+            lost, at = self._stay * self.base.mass_minus_inf, self._log_stay
         else:
-            lost, at = self.base.mass_inf, -math.log1p(-self.rate)
+            lost, at = self.base.mass_inf, -self._log_stay
         losses = self._forward(losses)
         if lost > 0:
             return Quadrature(np.append(losses, at), np.append(log_weights, math.log(lost)))
@@ -154,7 +162,7 @@ class SampledPair(Pair):
     @property
     def attained(self) -> Pair:
         """The sampled version of what the base attains."""
-        return SampledPair(self.base.attained, self.rate, self.half)
+        return SampledPair(self.base.attained, self.rate, self.half, self.stay)
 
     @property
     def _removes(self) -> bool:
@@ -164,20 +172,25 @@ class SampledPair(Pair):
         """Return the sampled loss of a base loss."""
         sign = 1.0 if self._removes else -1.0
         with np.errstate(over="ignore"):
-            near = np.log1p(self.rate * np.expm1(np.minimum(sign * losses, 700.0)))
+            moved = self.rate * np.expm1(np.minimum(sign * losses, 700.0))
+            low = np.log(self._stay + self.rate * np.exp(np.minimum(sign * losses, 0.0)))
+            near = np.where(moved > -0.5, np.log1p(np.maximum(moved, -0.5)), low)
         # Near zero a plain logarithm would be off absolutely; far up this one overflows.
-        far = np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + sign * losses)
+        far = np.logaddexp(self._log_stay, math.log(self.rate) + sign * losses)
         return sign * np.where(sign * losses < 700.0, near, far)
 
     def _backward(self, losses: Vector) -> Vector:
         """Return the base loss of a sampled loss, far away where sampling bounds the loss."""
         sign = 1.0 if self._removes else -1.0
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            excess = np.expm1(sign * losses) + self.rate
-            inner = np.log(np.maximum(excess, 0.0)) - math.log(self.rate)
+            inner = np.log(np.maximum(self._excess(sign * losses), 0.0)) - math.log(self.rate)
         # Past the range of exp the map is a plain shift.
         inner = np.where(sign * losses > 700.0, sign * losses - math.log(self.rate), inner)
         return sign * np.maximum(inner, -_FAR)
+
+    def _excess(self, losses: Vector) -> Vector:
+        """Return exp(loss) - (1 - rate), from whichever form keeps its digits."""
+        return np.where(losses > -0.5, np.expm1(losses) + self.rate, np.exp(losses) - self._stay)
 
     def _surplus_factor(self, losses: Vector, inner: Vector) -> Vector:
         """Return the factor between the surplus of the base and of the sampled pair."""

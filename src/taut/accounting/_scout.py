@@ -163,17 +163,17 @@ class Scout:
 
     def _search(self, objective: Callable[[Vector], Vector]) -> tuple[Vector, Vector]:
         """Return tilts around the minimum of a unimodal ``objective``, and its values there."""
-        # The cumulant at one is about the variance of a curve's loss.
-        spread = self.spread(0.0) + math.fsum(
-            count * float(curve.cumulants(np.ones(1))[0]) for curve, count in self._curves
-        )
+        spread = self.spread(0.0) + math.fsum(n * _spread(curve) for curve, n in self._curves)
         scale = 1 / math.sqrt(min(max(spread, 1e-300), 1e300))
         tilts = np.clip(scale * _COARSE, 1e-9, 1e9)
         best = float(tilts[np.argmin(objective(tilts))])
         for ratio in (_COARSE[1] / _COARSE[0], (_COARSE[1] / _COARSE[0]) ** (1 / 6)):
             tilts = best * ratio**_FINE
             if self._curves:  # theorems speak of integer orders, and chords meet there
-                tilts = np.union1d(tilts, np.unique(np.maximum(np.round(tilts), 1.0)))
+                corners = np.concatenate([curve.corners() for curve, _ in self._curves])
+                near = corners[(corners >= tilts[0]) & (corners <= tilts[-1])]
+                whole = np.maximum(np.round(tilts), 1.0)
+                tilts = np.unique(np.concatenate([tilts, whole, near]))
             values = objective(tilts)
             best = float(tilts[np.argmin(values)])
         return tilts, values
@@ -246,3 +246,11 @@ class Survey:
 def _log_kernel(tilt: Vector) -> Vector:
     """Return log max_x exp(-c x)(1 - exp(-x)): what a tail bound gains over a moment bound."""
     return tilt * np.log(tilt) - (1 + tilt) * np.log1p(tilt)
+
+
+def _spread(curve: RenyiTerm) -> float:
+    """Return about the variance of a curve's loss, K(c) / (c (c + 1) / 2) at a known order."""
+    tilts = np.geomspace(1.0, 1e-6, 25)
+    variances = 2 * curve.cumulants(tilts) / (tilts * (tilts + 1))
+    known = variances[np.isfinite(variances)]
+    return float(known[0]) if known.size else 1.0

@@ -31,7 +31,7 @@ def plot_samplers(comparison: SamplerComparison, path: Path | str) -> None:
         from matplotlib.figure import Figure
     except ImportError:
         raise ImportError(
-            "plots need matplotlib; install it with: pip install 'taut[plot]'"
+            "plots need matplotlib; install it with: pip install 'taut[report]'"
         ) from None
     figure = Figure(figsize=(7.5, 5), layout="constrained")
     axes = figure.subplots()

@@ -21,11 +21,9 @@ __all__ = [
     "LARGEST_ORDER",
     "LARGEST_TABLE",
     "Orders",
-    "at_real_orders",
     "divergences",
     "interpolated",
     "log1p_exp",
-    "log_binomials",
     "log_expm1",
     "log_mean",
     "log_sums",
@@ -61,15 +59,6 @@ def rounded_up(value: Vector, size: Vector) -> Vector:
     """Return a sum whose terms have total ``size``, rounded up; infinities stay as they are."""
     with np.errstate(invalid="ignore"):
         return np.where(np.isfinite(value), value + ROUNDING * size, value)
-
-
-def log_binomials(largest: int) -> Vector:
-    """Return log C(a, j) for 0 <= j, a <= ``largest``, minus infinity above the diagonal.
-
-    Rounded up.
-    """
-    a = np.arange(largest + 1)
-    return _log_binomials(a, a)
 
 
 def _log_binomials(orders: Orders, j: Orders) -> Vector:
@@ -220,21 +209,3 @@ def divergences(orders: Vector, cumulants: Callable[[Orders], Vector]) -> Vector
 def _log_power(cumulant: Vector, order: Orders) -> Vector:
     """Return log((exp K - 1) / (a (a - 1))), the log of a Cressie-Read power divergence."""
     return log_expm1(cumulant) - np.log(np.maximum(order * (order - 1.0), 1.0))
-
-
-def at_real_orders(cumulants: Callable[[int], Vector], orders: Vector) -> Vector:
-    """Return :func:`interpolated` for one-sided cumulants that come as a table.
-
-    Args:
-        cumulants: maps n to the cumulants at orders 0, 1, ..., n, shape (n + 1,).
-        orders: real orders above one, shape (m,).
-
-    Returns:
-        The bounds, infinite beyond ``LARGEST_TABLE``, shape (m,).
-    """
-
-    def at(integers: Orders) -> Vector:
-        return cumulants(int(integers[-1]))[integers]
-
-    given = np.asarray(orders, dtype=float)
-    return interpolated(given, at, both=False, largest=LARGEST_TABLE)
