@@ -27,7 +27,7 @@ def epsilon_bounds(sums: Sequence[HalfSum], delta: float, tolerance: float) -> A
         rest = epsilon_bounds(main, delta, tolerance / 2)
         lower, upper = rest.bounds
         if dust <= tolerance / 2 * upper:
-            return Answer(Bounds(lower, upper + dust), rest.half, rest.engine)
+            return Answer(Bounds(lower, (upper + dust) * (1 + ROUNDING)), rest.half, rest.engine)
     return _epsilon_bounds(sums, delta, tolerance)
 
 

@@ -134,7 +134,7 @@ def _limit_epsilon(part: HalfSum, delta: float) -> Bounds | None:
     if part.mass_error:  # whether the infinite mass fits is a matter of rounding
         return Bounds(part.near_top(part.mass_inf + 2 * part.mass_error), math.inf)
     largest = max(part.max_loss, 0.0)
-    return Bounds(max(largest * (1 - 8 * ROUNDING) - 2 * part.loss_error, 0.0), largest)
+    return Bounds(max(largest * (1 - 64 * ROUNDING) - 2 * part.loss_error, 0.0), largest)
 
 
 def _invert_single(pair: Pair, delta: float) -> Bounds:

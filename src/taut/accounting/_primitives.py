@@ -27,7 +27,7 @@ from taut.accounting._finite import (
 )
 from taut.accounting._gaussian import GaussianPair, VariancePair
 from taut.accounting._pair import ROUNDING, Pair, Vector
-from taut.accounting._profile import Knots, pair_of_knots, symmetric_knots
+from taut.accounting._profile import Knots, larger_pair, pair_of_knots
 from taut.errors import UnsoundConfiguration
 
 __all__ = [
@@ -299,7 +299,7 @@ class Finite(Primitive):
             return finite_pair(p, q)
         if half is Half.REMOVE:
             return finite_pair(q, p)
-        return pair_of_knots(symmetric_knots(finite_pair(p, q), finite_pair(q, p)))
+        return larger_pair(finite_pair(p, q), finite_pair(q, p))
 
     def __str__(self) -> str:
         """Return the number of outcomes only."""

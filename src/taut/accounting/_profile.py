@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut.accounting._finite import FinitePair
-from taut.accounting._pair import Pair, Vector
+from taut.accounting._pair import ROUNDING, Vector
 
-__all__ = ["Knots", "convex_knots", "lower_hull", "pair_of_knots", "symmetric_knots"]
+__all__ = ["Knots", "convex_knots", "larger_pair", "lower_hull", "pair_of_knots"]
 
 
 _CLOSE = 1e-11  # relative; what is closer differs by rounding alone
@@ -92,17 +92,79 @@ def pair_of_knots(knots: Knots) -> FinitePair:
     )
 
 
-def symmetric_knots(pair: Pair, swapped: Pair) -> Knots:
-    """Return the maximum of the profiles of two finite pairs."""
-    losses = np.concatenate([pair.atoms(0.0).losses, swapped.atoms(0.0).losses, [0.0]])
-    nodes = np.unique(np.concatenate([losses, -losses]))
-    first, second = pair.profile(nodes), swapped.profile(nodes)
-    # Between nodes both profiles are linear in t; their maximum has a kink where they cross.
-    gap = first - second
-    gap[np.abs(gap) < _CLOSE * np.maximum(first, second)] = 0.0
-    cross = np.flatnonzero(gap[:-1] * gap[1:] < 0)
-    t = np.exp(nodes)
-    share = gap[cross] / (gap[cross] - gap[cross + 1])
-    extra = np.log(t[cross] + share * (t[cross + 1] - t[cross]))
-    nodes = np.union1d(nodes, extra)
-    return convex_knots(nodes, np.maximum(pair.profile(nodes), swapped.profile(nodes)))
+def larger_pair(first: FinitePair, second: FinitePair) -> FinitePair:
+    """Return the finite pair whose profile is the maximum of two.
+
+    Between nodes both profiles are lines. Where one of them stays the larger, its own masses are
+    kept; a difference of slopes is formed only where the two cross.
+    """
+    pairs = (first, second)
+    nodes = _clustered(np.concatenate([first.losses, second.losses]))
+    masses = np.array([_on_nodes(pair, nodes) for pair in pairs])
+    # Q-mass above each node, and above none of them: minus the slopes of the lines.
+    slopes = np.append(masses[:, ::-1].cumsum(axis=1)[:, ::-1], np.zeros((2, 1)), axis=1)
+    gap = _signs(first.profile(nodes), second.profile(nodes))
+    signs = np.concatenate(
+        [[0], gap, _signs(np.array([first.mass_inf]), np.array([second.mass_inf]))]
+    )
+    losses: list[float] = []
+    q: list[float] = []
+    owner = 0
+    start = float(slopes[_owner(signs[0], signs[1], 0), 0])
+    for k in range(nodes.size + 1):
+        left, right = signs[k], signs[k + 1]
+        mine = _owner(left, left if left * right < 0 else right, owner)
+        if k > 0:
+            same = mine == owner
+            mass = masses[mine, k - 1] if same else slopes[owner, k - 1] - slopes[mine, k]
+            losses.append(float(nodes[k - 1]))
+            q.append(float(mass))
+        owner = mine
+        if left * right < 0 and 0 < k < nodes.size:
+            losses.append(_crossing(first, second, nodes[k - 1 : k + 1]))
+            q.append(float(slopes[owner, k] - slopes[1 - owner, k]))
+            owner = 1 - owner
+    return _from_q_masses(np.array(losses), np.array(q), max(x.mass_inf for x in pairs), 1 - start)
+
+
+def _owner(left: int, right: int, before: int) -> int:
+    """Return which profile is the larger between two nodes: the first (0) or the second (1)."""
+    total = left + right
+    return before if total == 0 else int(total < 0)
+
+
+def _signs(first: Vector, second: Vector) -> NDArray[np.int64]:
+    """Return the sign of a difference, zero where it is rounding alone."""
+    near = np.abs(first - second) <= _CLOSE * np.maximum(first, second)
+    return np.where(near, 0, np.sign(first - second)).astype(np.int64)
+
+
+def _clustered(losses: Vector) -> Vector:
+    """Return increasing losses, those equal up to rounding represented by the largest."""
+    ordered = np.sort(losses)
+    apart = np.diff(ordered) > 64 * ROUNDING * np.abs(ordered[1:])
+    last: Vector = ordered[np.append(apart, True)]
+    return last
+
+
+def _on_nodes(pair: FinitePair, nodes: Vector) -> Vector:
+    """Return the Q-masses of a pair at the nodes its losses are represented by."""
+    atoms = pair.atoms(0.0)
+    at = np.searchsorted(nodes, atoms.losses * (1 - 16 * ROUNDING * np.sign(atoms.losses)))
+    return np.bincount(np.minimum(at, nodes.size - 1), atoms.q_masses, nodes.size).astype(float)
+
+
+def _crossing(first: FinitePair, second: FinitePair, ends: Vector) -> float:
+    """Return the loss between two nodes at which the profiles, linear in t, are equal."""
+    gap = first.profile(ends) - second.profile(ends)
+    share = float(gap[0] / (gap[0] - gap[1]))
+    return float(ends[0] + np.log1p(share * np.expm1(ends[1] - ends[0])))
+
+
+def _from_q_masses(losses: Vector, q: Vector, mass_inf: float, absent: float) -> FinitePair:
+    """Return the pair with the given losses and Q-masses; slopes may differ by rounding only."""
+    keep = q > 0
+    log_p = losses[keep] + np.log(q[keep])
+    return FinitePair(
+        tuple(losses[keep].tolist()), tuple(log_p.tolist()), mass_inf, max(absent, 0.0)
+    )

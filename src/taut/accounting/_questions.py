@@ -29,6 +29,7 @@ __all__ = [
 
 _NEAR_ONE = 1e-6
 _FAR = 10.0  # further out a sharper curve costs more than it gains
+_TOLERANCE = 1e-3
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -106,15 +107,22 @@ def _best_line(part: HalfSum, swapped: HalfSum, fpr: float) -> float:
     return max(best, again)
 
 
+def _delta_near(part: HalfSum, at: float) -> Callable[[float], float]:
+    """Return an upper bound on delta, sharp near ``at``; terms far below the rest only shift it."""
+    dust = part.dust(_TOLERANCE)
+    curve = delta_curve(part.without_dust(_TOLERANCE), at, _TOLERANCE)
+    return lambda e: min(curve(max(e - dust, 0.0)).upper + max(dust - e, 0.0), 1.0)
+
+
 def _best_near(part: HalfSum, swapped: HalfSum, fpr: float, at: float) -> tuple[float, float]:
     """Return the best line, and its log threshold, with curves that are sharp near ``at``."""
-    above, below = delta_curve(part, max(at, 0.0), 1e-3), delta_curve(swapped, max(-at, 0.0), 1e-3)
+    above, below = _delta_near(part, max(at, 0.0)), _delta_near(swapped, max(-at, 0.0))
 
     def line(epsilon: float) -> float:
         t = math.exp(epsilon)
         if epsilon >= 0:
-            return 1 - t * fpr - above(epsilon).upper
-        return t * (1 - fpr) - t * below(-epsilon).upper
+            return 1 - t * fpr - above(epsilon)
+        return t * (1 - fpr) - t * below(-epsilon)
 
     low, high = -50.0, min(-math.log(fpr), 700.0)
     first, second = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
