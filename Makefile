@@ -19,7 +19,7 @@ setup: $(READY) ## Create .venv with the pinned versions
 $(READY): pyproject.toml constraints.txt
 	@echo "Preparing $(VENV) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[cli,report,dev,docs]'
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[cli,report,secure,dev,docs]'
 	@touch $@
 
 demo: $(READY) ## Run the accounting tour; the plot lands in build/

@@ -1,0 +1,47 @@
+"""Noise: how far one record can move a release, and the least noise that hides it.
+
+Sensitivity sets say by how much; :func:`optimal_gaussian` finds the noise and proves it;
+:func:`grid_gaussian` draws it exactly, on a grid, from a cryptographically secure generator.
+"""
+
+from taut.noise._balls import L1Ball, L2Ball, LInfBall, LpIntersection
+from taut.noise._blocks import Blocks
+from taut.noise._boxes import Box
+from taut.noise._discrete import discrete_gaussian_noise, discrete_laplace_noise
+from taut.noise._finite_sets import FiniteSet, Polytope
+from taut.noise._gaussian_noise import Certificate, GaussianNoise, NormalSource
+from taut.noise._optimal_gaussian import gaussian_with_scales, optimal_gaussian
+from taut.noise._rounded import GridGaussian, grid_gaussian
+from taut.noise._secure import (
+    RandomSource,
+    SecureGenerator,
+    SeededForExperiments,
+    default_generator,
+)
+from taut.noise._sets import SensitivitySet, Source
+
+__all__ = [
+    "Blocks",
+    "Box",
+    "Certificate",
+    "FiniteSet",
+    "GaussianNoise",
+    "GridGaussian",
+    "L1Ball",
+    "L2Ball",
+    "LInfBall",
+    "LpIntersection",
+    "NormalSource",
+    "Polytope",
+    "RandomSource",
+    "SecureGenerator",
+    "SeededForExperiments",
+    "SensitivitySet",
+    "Source",
+    "default_generator",
+    "discrete_gaussian_noise",
+    "discrete_laplace_noise",
+    "gaussian_with_scales",
+    "grid_gaussian",
+    "optimal_gaussian",
+]

@@ -1,0 +1,177 @@
+"""Boxes: one bound per coordinate, the sensitivity profile of a vector query."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from taut import _validate
+from taut.accounting import Adjacency
+from taut.noise._clipping import Matrix, Vector, clip_linf, project_l2_box, row_norms
+from taut.noise._sets import (
+    Outline,
+    SensitivitySet,
+    Source,
+    frozen_vector,
+    in_basis,
+    orthonormal,
+)
+
+__all__ = ["Box"]
+
+
+@dataclass(frozen=True, eq=False)
+class Box(SensitivitySet):
+    """All vectors with |s_i| <= widths_i: coordinate i changes by at most ``widths[i]``.
+
+    Args:
+        widths: the sensitivity of every coordinate (of every coefficient, if there is a basis).
+        basis: a matrix with orthonormal columns; coefficients are the products with them.
+        l2: a bound on the l2 norm of the whole, if it is below that of ``widths``: queries that are
+            *coupled*, such as a histogram, need far less noise with it.
+        l1: the same for the l1 norm (of the coefficients).
+        allow_zero: whether a width of zero is meant. No noise is added there, and the released
+            value is a public constant.
+
+    Bounds that contradict each other are tightened, and `notes` says so.
+
+    **Guarantee**: Gaussian noise for the box has variances proportional to the widths, and is of
+    least total variance among all covariances (Xiao, Wan and Devadas 2023, Theorem 4.5;
+    Muthukrishnan and Kalyani, Theorem 4). With ``l2`` the widths are levelled first; that is
+    again least among all covariances. With ``l1`` only the l2 norm that it implies is used.
+
+    Example:
+        >>> from taut.noise._boxes import Box
+        >>> box = Box([3.0, 1.0, 0.5])
+        >>> box.clip([5.0, -0.2, -7.0])
+        array([ 3. , -0.2, -0.5])
+        >>> round(Box([1.0] * 100, l2=1.0).max_l2, 6)
+        1.0
+    """
+
+    widths: Vector
+    basis: Matrix | None = field(default=None, repr=False)
+    l2: float | None = None
+    l1: float | None = None
+    allow_zero: bool = False
+    _notes: tuple[str, ...] = field(default=(), init=False, repr=False, compare=False)
+
+    def __init__(
+        self,
+        widths: ArrayLike,
+        basis: ArrayLike | None = None,
+        *,
+        l2: float | None = None,
+        l1: float | None = None,
+        allow_zero: bool = False,
+        adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+        source: Source | str = Source.DECLARED,
+        contributions: SensitivitySet | None = None,
+    ) -> None:
+        self._begin(adjacency, source, contributions)
+        self._set("allow_zero", bool(allow_zero))
+        self._set("widths", frozen_vector(widths, "widths", allow_zero=bool(allow_zero)))
+        self._set("dimension", self.widths.size)
+        self._set("basis", None if basis is None else self._full_basis(basis))
+        self._set("l2", None if l2 is None else _validate.positive(l2=l2))
+        self._set("l1", None if l1 is None else _validate.positive(l1=l1))
+        self._set("_notes", ())
+        self._tighten()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Bounds that were tightened."""
+        return self._notes
+
+    @cached_property
+    def max_l2(self) -> float:
+        """The largest l2 norm; below a bound on l1 it is that of a corner or between two."""
+        longest = _length(self.widths)
+        if self.l2 is not None:
+            longest = min(longest, self.l2)
+        return longest if self.l1 is None else min(longest, _greedy_l2(self.widths, self.l1))
+
+    def gauges(self, rows: Matrix) -> Vector:
+        """Return the largest ratio of coefficient and width, or of norm and bound."""
+        coefficients = in_basis(rows, self.basis)
+        # A width of zero is held to the rounding of a change of basis: it is not released.
+        floor = np.maximum(self.widths, 1e-12 * self.max_l2)
+        result: Vector = (np.abs(coefficients) / floor).max(axis=1)
+        for p, radius in ((2.0, self.l2), (1.0, self.l1)):
+            if radius is not None:
+                result = np.maximum(result, row_norms(coefficients, p) / radius)
+        return result
+
+    def outline(self, *, by_axis: bool = False) -> Outline:
+        """Return one block of rank one per coordinate, under the bound on the whole."""
+        ranks = np.broadcast_to(np.float64(1.0), (self.dimension,))
+        coupled = self.l1 is not None and self.max_l2 < _length(self.widths)
+        return Outline(ranks, self.widths, self.max_l2, exact=not coupled)
+
+    def _project(self, rows: Matrix) -> Matrix:
+        coefficients = in_basis(rows, self.basis)
+        if self.l2 is None:
+            cut = clip_linf(coefficients, self.widths)
+        else:
+            cut = project_l2_box(coefficients, self.widths, self.l2)
+        if self.l1 is not None:
+            norms = row_norms(cut, 1.0)
+            cut = cut * np.minimum(1.0, self.l1 / np.where(norms > 0, norms, 1.0))[:, None]
+        return cut if self.basis is None else cut @ self.basis.T
+
+    def _doubled(self) -> Self:
+        return replace(
+            self,
+            widths=2 * self.widths,
+            l2=None if self.l2 is None else 2 * self.l2,
+            l1=None if self.l1 is None else 2 * self.l1,
+        )
+
+    def _full_basis(self, basis: ArrayLike) -> Matrix:
+        columns = orthonormal(basis, self.dimension)
+        if columns.shape[1] != self.dimension:
+            raise ValueError(
+                f"basis must have one column per width, got {columns.shape[1]} columns for "
+                f"{self.dimension} widths"
+            )
+        return columns
+
+    def _tighten(self) -> None:
+        """Bring widths and norms to what the others leave reachable, and note it."""
+        if self.l2 is None and self.l1 is None:
+            return
+        notes = []
+        least = min(self.l2 or math.inf, self.l1 or math.inf)
+        if float(self.widths.max()) > least:
+            changed = int(np.count_nonzero(self.widths > least))
+            notes.append(f"{changed} widths were above the norm bound and tightened to {least:g}")
+            self._set("widths", np.minimum(self.widths, least))
+            self.widths.setflags(write=False)
+        for name, implied in (("l2", _length(self.widths)), ("l1", float(self.widths.sum()))):
+            given = getattr(self, name)
+            if given is not None and given > implied * (1 + 1e-12):
+                notes.append(f"{name}={given:g} cannot be reached and was tightened to {implied:g}")
+                self._set(name, implied)
+        self._set("_notes", tuple(notes))
+
+
+def _length(widths: Vector) -> float:
+    largest = float(widths.max())
+    if 1e-140 < largest < 1e140:  # squares neither overflow nor vanish: spare a copy
+        return math.sqrt(float(np.dot(widths, widths)))
+    return largest * float(np.linalg.norm(widths / largest))
+
+
+def _greedy_l2(widths: Vector, l1: float) -> float:
+    """Return the largest l2 norm below widths and l1: the widest coordinates take all they can."""
+    down = -np.sort(-widths)
+    total = np.cumsum(down)
+    full = int(np.searchsorted(total, l1, side="right"))
+    rest = l1 - (float(total[full - 1]) if full else 0.0) if full < down.size else 0.0
+    longest = math.hypot(float(np.linalg.norm(down[:full])), max(rest, 0.0))
+    return longest * (1 + 1e-12)  # a cumulative sum rounds

@@ -1,0 +1,167 @@
+"""Clipping of rows: norms that neither overflow nor vanish, and exact projections.
+
+Every function takes a table of finite float64 rows and returns a new one. None of them promises a
+bound to the last digit: a sensitivity set checks what it clipped, in the type that it returns.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from taut import _validate
+
+__all__ = [
+    "NON_FINITE",
+    "Matrix",
+    "Vector",
+    "as_table",
+    "clip_l2",
+    "clip_l2_then_linf",
+    "clip_linf",
+    "clip_lp",
+    "project_l1",
+    "project_l2_box",
+    "row_norms",
+]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+NON_FINITE = ("zero", "raise")
+"""What may happen to a row with a NaN or an infinity: it becomes the zero row, or an error."""
+
+
+def as_table(rows: ArrayLike, dimension: int, non_finite: str = "zero") -> Matrix:
+    """Return the rows as a new float64 table without NaN and infinities.
+
+    A NaN that reaches a sum tells everybody who contributed it. Under ``"zero"`` its whole row
+    becomes zero; under ``"raise"`` the call fails, which is for data whose flaws are no secret.
+
+    Raises:
+        ValueError: for another shape, an unknown policy, or a non-finite row under ``"raise"``.
+    """
+    if non_finite not in NON_FINITE:
+        raise ValueError(f"non_finite must be 'zero' or 'raise', got non_finite={non_finite!r}")
+    table = np.array(rows, dtype=np.float64, order="C", ndmin=2)
+    if table.ndim != 2 or table.shape[1] != dimension:
+        raise ValueError(
+            f"rows must have {dimension} columns, the dimension of the set, "
+            f"got an array of shape {np.shape(rows)}"
+        )
+    broken = ~np.isfinite(table).all(axis=1)
+    if broken.any():
+        if non_finite == "raise":
+            raise ValueError(
+                f"rows must be finite, got {int(broken.sum())} with NaN or infinity; "
+                "repair them, or use non_finite='zero' to count them as zero rows"
+            )
+        table[broken] = 0.0
+    return table
+
+
+def row_norms(rows: Matrix, p: float) -> Vector:
+    """Return the l_p norm of every row, for 0 < p <= inf, whatever the size of its entries."""
+    if not rows.shape[1]:
+        return np.zeros(rows.shape[0])
+    size = np.abs(rows)
+    largest: Vector = size.max(axis=1)
+    if p == math.inf:
+        return largest
+    scaled = size / np.where(largest > 0, largest, 1.0)[:, None]
+    with np.errstate(under="ignore"):
+        norms: Vector = largest * np.sum(scaled**p, axis=1) ** (1 / p)
+    return norms
+
+
+def clip_lp(rows: Matrix, p: float, radius: float) -> Matrix:
+    """Scale every row that is longer than ``radius`` in l_p down to it (the zero row stays)."""
+    if not p > 0:
+        raise ValueError(f"p must be greater than 0 (inf is allowed), got p={p!r}")
+    radius = _validate.positive(radius=radius)
+    return rows * _shrinking(row_norms(rows, p), radius)[:, None]
+
+
+def clip_l2(rows: Matrix, radius: float) -> Matrix:
+    """Project every row onto the l2 ball."""
+    return clip_lp(rows, 2.0, radius)
+
+
+def clip_linf(rows: Matrix, bounds: ArrayLike) -> Matrix:
+    """Project every row onto the box: each entry is cut at its bound."""
+    bound = np.asarray(bounds, dtype=np.float64)
+    return np.clip(rows, -bound, bound)
+
+
+def clip_l2_then_linf(rows: Matrix, radius: float, bound: float) -> Matrix:
+    """Scale to the l2 ball, then cut entries: the order of Xiao, Wan and Devadas (2023).
+
+    The result obeys both bounds, yet is shorter than the projection, `project_l2_box`.
+    """
+    return clip_linf(clip_l2(rows, radius), _validate.positive(bound=bound))
+
+
+def project_l1(rows: Matrix, radius: float) -> Matrix:
+    """Project every row onto the l1 ball: shrink all entries by the same amount, down to zero.
+
+    Duchi, Shalev-Shwartz, Singer and Chandra (2008), Figure 1.
+    """
+    size = np.abs(rows)
+    outside = row_norms(rows, 1.0) > radius
+    if not outside.any():
+        return rows.copy()
+    sorted_down = -np.sort(-size[outside], axis=1)
+    count = np.arange(1, rows.shape[1] + 1)
+    # (sum - radius) / k, written so that huge entries do not overflow.
+    level = np.cumsum(sorted_down / count[-1], axis=1) * (count[-1] / count) - radius / count
+    kept = np.count_nonzero(sorted_down > level, axis=1)
+    threshold = np.take_along_axis(level, np.maximum(kept, 1)[:, None] - 1, axis=1)
+    result = rows.copy()
+    result[outside] = np.sign(rows[outside]) * np.maximum(size[outside] - threshold, 0.0)
+    return result
+
+
+def project_l2_box(rows: Matrix, bounds: ArrayLike, radius: float) -> Matrix:
+    """Project every row onto the box |s_i| <= bound_i cut by the l2 ball.
+
+    The projection is s_i = sign(v_i) min(t |v_i|, bound_i) with one t in (0, 1] for the row. The
+    norm grows with t and bends where an entry reaches its bound, so t follows from a sort of the
+    bends, b_i = bound_i / |v_i|.
+    """
+    bound = np.broadcast_to(np.asarray(bounds, dtype=np.float64), rows.shape)
+    cut = clip_linf(rows, bound)
+    outside = row_norms(cut, 2.0) > radius
+    if outside.any():
+        size = np.abs(rows[outside])
+        factor = _common_factor(size, bound[outside], radius)
+        cut[outside] = np.sign(rows[outside]) * np.minimum(size * factor[:, None], bound[outside])
+    return cut
+
+
+def _common_factor(size: Matrix, bound: Matrix, radius: float) -> Vector:
+    """Return t with || min(t size, bound) || = radius for rows that are longer at t = 1."""
+    largest = size.max(axis=1)[:, None]
+    size, bound, reach = size / largest, bound / largest, radius / largest[:, 0]
+    # Past t = 1 nothing bends that matters.
+    bends = np.full_like(size, math.inf)
+    np.divide(bound, size, out=bends, where=(bound <= size) & (size > 0))
+    order = np.argsort(bends, axis=1)
+    bends, size, bound = (np.take_along_axis(a, order, axis=1) for a in (bends, size, bound))
+    with np.errstate(over="ignore"):
+        cut_off = np.cumsum(bound**2, axis=1)
+    free = np.cumsum((size**2)[:, ::-1], axis=1)[:, ::-1]
+    free_after = np.concatenate([free[:, 1:], np.zeros((len(free), 1))], axis=1)
+    steps = np.where(np.isfinite(bends), bends, 0.0)
+    squares = np.where(np.isfinite(bends), cut_off + steps**2 * free_after, math.inf)
+    count = np.count_nonzero(squares <= reach[:, None] ** 2, axis=1)
+    rows = np.arange(len(size))
+    at_bound = np.where(count > 0, cut_off[rows, np.maximum(count, 1) - 1], 0.0)
+    rest = free[rows, np.minimum(count, size.shape[1] - 1)]
+    room = np.maximum(reach**2 - at_bound, 0.0)
+    factor: Vector = np.sqrt(room / np.where(rest > 0, rest, 1.0))
+    return factor
+
+
+def _shrinking(norms: Vector, radius: float) -> Vector:
+    return np.where(norms > radius, radius / np.where(norms > radius, norms, 1.0), 1.0)

@@ -1,0 +1,288 @@
+"""The least Gaussian noise for every sensitivity set, for several notions of error."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from taut import _validate
+from taut.accounting._budgets import gaussian_mu, positive_delta
+from taut.errors import InfeasibleBudget, UnsoundConfiguration
+from taut.noise._blocks import Blocks
+from taut.noise._boxes import Box
+from taut.noise._clipping import Matrix, Vector
+from taut.noise._finite_sets import FiniteSet, Polytope
+from taut.noise._finite_solver import largest_quadratic, least_trace, least_worst, span_of
+from taut.noise._gaussian_noise import Certificate, GaussianNoise
+from taut.noise._levelling import (
+    checked_radius,
+    level_total,
+    level_worst,
+    product,
+    weighted_sum,
+    whitened_radius,
+)
+from taut.noise._sets import Outline, SensitivitySet, frozen_vector
+
+__all__ = ["OBJECTIVES", "gaussian_with_scales", "optimal_gaussian"]
+
+OBJECTIVES = ("total", "worst", "relative")
+"""What can be made small."""
+_UP = 1 + 2e-12  # covers the rounding of norms in a clip, and of the check itself
+
+
+def optimal_gaussian(
+    sensitivity: SensitivitySet,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    multiplier: float | None = None,
+    objective: str = "total",
+    weights: ArrayLike | None = None,
+    power: float = 2.0,
+) -> GaussianNoise:
+    """Return the least Gaussian noise that hides a set, with its certificate.
+
+    Args:
+        sensitivity: what one record can change; for replace-one, a set of `differences`.
+        epsilon: with ``delta``, the promise to keep.
+        delta: in (0, 1).
+        multiplier: instead of both, the noise per unit of sensitivity that an accountant asks for.
+        objective: ``"total"``, the sum of E|noise_i|^power; ``"worst"``, the largest variance of a
+            coordinate; ``"relative"``, the sum over coordinates (blocks) of the expected squared
+            noise over the squared sensitivity.
+        weights: positive importance of every coordinate (or block) in the objective. They never
+            touch the privacy constraint.
+        power: of the error, for ``"total"``; any number above 0.
+
+    **Guarantee**: the loss is that of scalar Gaussian noise with the multiplier, for the adjacency
+    of the set. The noise is of least error among all Gaussian noise for ``power=2``, and among
+    noise independent along the axes otherwise, where `Certificate` has a gap of zero: Xiao, Wan and
+    Devadas (2023), Theorems 4.3, 4.5, 4.6; Muthukrishnan and Kalyani, Theorem 4 and equation (9).
+    Levelling under a cap, and weights, are derived in docs/theory/gaussian-noise.md.
+
+    Raises:
+        ValueError: for no target or two, and for weights of the wrong shape.
+        InfeasibleBudget: if no noise within floating point keeps the promise.
+        UnsoundConfiguration: if the scales fail their check.
+
+    Example:
+        >>> from taut.noise._boxes import Box
+        >>> from taut.noise._optimal_gaussian import optimal_gaussian
+        >>> noise = optimal_gaussian(Box([1, 2, 3, 4]), epsilon=0.5, delta=1e-6)
+        >>> noise.scales.round(3)
+        array([25.48 , 36.035, 44.133, 50.961])
+        >>> noise.loss.epsilon(delta=1e-6) <= 0.5
+        True
+    """
+    if objective not in OBJECTIVES:
+        raise ValueError(f"objective must be one of {OBJECTIVES}, got objective={objective!r}")
+    z = _multiplier(epsilon, delta, multiplier)
+    p = _validate.positive(power=power)
+    if p != 2 and objective != "total":
+        raise ValueError(f"power belongs to objective='total', got {objective!r} and power={p!r}")
+    if isinstance(sensitivity, FiniteSet | Polytope):
+        return _numerical(sensitivity, z, objective, weights, p)
+    return _closed_form(sensitivity, z, objective, weights, p)
+
+
+def gaussian_with_scales(sensitivity: SensitivitySet, scales: ArrayLike) -> GaussianNoise:
+    """Return the mechanism with the given standard deviation in every coordinate (or block).
+
+    **Guarantee**: its multiplier follows from the largest whitened length in the set.
+
+    Example:
+        >>> from taut.noise._boxes import Box
+        >>> from taut.noise._optimal_gaussian import gaussian_with_scales
+        >>> round(gaussian_with_scales(Box([1, 3]), [2, 4]).loss.delta(epsilon=0.5), 9)
+        0.199150021
+    """
+    vector = frozen_vector(scales, "scales", allow_zero=True)
+    outline = sensitivity.outline()
+    if vector.size != outline.radii.size:
+        outline = sensitivity.outline(by_axis=True)
+    if vector.size != outline.radii.size:
+        raise ValueError(f"scales must hold {outline.radii.size} numbers, got {vector.size}")
+    radius = whitened_radius(outline, vector**2)
+    if not radius < math.inf:
+        raise UnsoundConfiguration(
+            "scales must be greater than 0 wherever the set is not zero: a coordinate without "
+            "noise hides nothing"
+        )
+    error = float(outline.ranks @ vector**2)
+    statement = "scales as given; nothing is claimed about how small they could be"
+    proof = Certificate(radius, error, 0.0, statement)
+    return _mechanism(sensitivity, outline, vector, 1 / (radius * _UP), "given", proof)
+
+
+def _multiplier(epsilon: float | None, delta: float | None, multiplier: float | None) -> float:
+    """Return 1 / mu for the target, rounded up."""
+    if multiplier is not None and epsilon is None and delta is None:
+        return _validate.positive(multiplier=multiplier)
+    if multiplier is not None or epsilon is None or delta is None:
+        raise ValueError(
+            "give either epsilon and delta, or multiplier, got "
+            f"epsilon={epsilon!r}, delta={delta!r}, multiplier={multiplier!r}"
+        )
+    mu = gaussian_mu(_validate.non_negative(epsilon=epsilon), positive_delta(delta=delta))
+    if not mu > 1e-300:
+        raise InfeasibleBudget(
+            f"no Gaussian noise within floating point keeps epsilon={epsilon!r} at "
+            f"delta={delta!r}; raise either"
+        )
+    return 1 / mu * (1 + 1e-10)  # what an accountant rounds up must still be within the promise
+
+
+def _closed_form(
+    sensitivity: SensitivitySet, z: float, objective: str, weights: ArrayLike | None, p: float
+) -> GaussianNoise:
+    outline, costs = _costs(sensitivity, objective, weights)
+    if objective == "worst":
+        unit, bound = level_worst(outline, costs)
+    else:
+        unit, bound = level_total(outline, product(outline.ranks, costs), p)
+    scales = unit
+    scales *= _UP
+    radius = checked_radius(outline, scales**2)
+    if not radius <= 1 + 1e-9:
+        raise UnsoundConfiguration(
+            f"the scales leave a whitened length of {radius!r} where 1 is allowed; the bounds of "
+            "the set are too far apart for floating point"
+        )
+    if radius > 1:
+        scales *= radius * _UP
+        radius = checked_radius(outline, scales**2)
+    scales *= z
+    radius /= z
+    error, factor = _error(outline, costs, scales, objective, p)
+    proof = Certificate(radius, error, bound * factor * z**p * outline.exact, _why(outline, p))
+    return _mechanism(sensitivity, outline, scales, z, objective, proof)
+
+
+def _costs(
+    sensitivity: SensitivitySet, objective: str, weights: ArrayLike | None
+) -> tuple[Outline, Vector]:
+    """Return the outline, and the weight of one direction of every block in the objective."""
+    outline = sensitivity.outline()
+    costs = np.broadcast_to(np.float64(1.0), outline.radii.shape)
+    if weights is not None:
+        given = frozen_vector(weights, "weights", allow_zero=False)
+        if given.size != outline.radii.size and given.size == sensitivity.dimension:
+            outline = sensitivity.outline(by_axis=True)
+            if isinstance(sensitivity, Blocks):
+                starts = np.concatenate([[0], np.cumsum(sensitivity.ranks)[:-1]])
+                given = np.add.reduceat(given, starts) / sensitivity.ranks
+        if given.size != outline.radii.size:
+            raise ValueError(
+                f"weights must hold {sensitivity.dimension} numbers, or one per block, "
+                f"got {given.size}"
+            )
+        costs = given
+    if objective == "relative":
+        moved = outline.radii > 0
+        costs = costs / np.where(moved, outline.radii, 1.0) ** 2
+    return outline, costs
+
+
+def _error(
+    outline: Outline, costs: Vector, scales: Vector, objective: str, p: float
+) -> tuple[float, float]:
+    """Return the objective, and the p-th absolute moment of a standard normal number."""
+    if objective == "worst":
+        return float((costs * scales**2).max()), 1.0
+    factor = 1.0
+    if p != 2:
+        factor = math.sqrt(2**p / math.pi) * math.gamma((p + 1) / 2)
+    return factor * weighted_sum(scales**p, product(outline.ranks, costs)), factor
+
+
+def _why(outline: Outline, p: float) -> str:
+    if not outline.exact:
+        return "scales for a set around this one: private for it, but less noise might do"
+    among = "all Gaussian noise" if p == 2 else "noise that is independent along the axes"
+    return f"closed form, least among {among}"
+
+
+def _mechanism(
+    sensitivity: SensitivitySet,
+    outline: Outline,
+    scales: Vector,
+    z: float,
+    objective: str,
+    proof: Certificate,
+) -> GaussianNoise:
+    """Spread the scales of blocks over their directions."""
+    allowed = 1 / z
+    if not proof.radius <= allowed * (1 + 1e-15):
+        raise UnsoundConfiguration(
+            f"a whitened length of {proof.radius!r} is above the allowed {allowed!r}"
+        )
+    basis = sensitivity.basis if isinstance(sensitivity, Box | Blocks) else None
+    rest = 0.0
+    axes = (
+        scales
+        if scales.size == sensitivity.dimension
+        else np.repeat(scales, outline.ranks.astype(np.int64))
+    )
+    if basis is not None and basis.shape[1] < sensitivity.dimension:
+        axes, rest = axes[: basis.shape[1]], float(scales[-1])
+    axes.setflags(write=False)
+    return GaussianNoise(sensitivity, z, axes, basis, rest, objective, proof)
+
+
+def _numerical(
+    sensitivity: FiniteSet | Polytope,
+    z: float,
+    objective: str,
+    weights: ArrayLike | None,
+    p: float,
+) -> GaussianNoise:
+    if p != 2:
+        raise ValueError(f"power must be 2 for a finite set, got power={p!r}")
+    vectors = sensitivity.vectors
+    costs = np.ones(sensitivity.dimension)
+    if weights is not None:
+        costs = frozen_vector(weights, "weights", allow_zero=False)
+        if costs.size != sensitivity.dimension:
+            raise ValueError(f"weights must hold {sensitivity.dimension} numbers, got {costs.size}")
+    if objective == "relative":
+        widths = np.abs(vectors).max(axis=0)
+        costs = costs / np.where(widths > 0, widths, 1.0) ** 2
+    span = span_of(vectors)
+    inside = vectors @ span
+    if objective == "worst":
+        found = least_worst(inside, span, costs)
+    else:
+        found = least_trace(inside, (span * costs[:, None]).T @ span)
+    sizes, turn = np.linalg.eigh(found.covariance)
+    return _from_axes(sensitivity, span @ turn, sizes, z, objective, found.value, found.lower_bound)
+
+
+def _from_axes(
+    sensitivity: FiniteSet | Polytope,
+    axes: Matrix,
+    variances: Vector,
+    z: float,
+    objective: str,
+    value: float,
+    bound: float,
+) -> GaussianNoise:
+    """Check the axes and variances that are returned, not those that were searched."""
+    if not float(variances.min()) > 0:
+        raise UnsoundConfiguration(
+            "the vectors are too far apart in size for floating point; scale the coordinates"
+        )
+    coefficients = sensitivity.vectors @ axes
+    unit = math.sqrt(float((coefficients**2 @ (1 / variances)).max()))
+    scales = np.sqrt(variances) * (z * unit * _UP)
+    radius = math.sqrt(largest_quadratic(np.diag(scales**2), coefficients))
+    proof = Certificate(
+        radius, value * (z * unit * _UP) ** 2, bound * z**2, "solved numerically, proof by duality"
+    )
+    if not radius <= (1 / z) * (1 + 1e-15):
+        raise UnsoundConfiguration(f"a whitened length of {radius!r} is above 1 / {z!r}")
+    scales.setflags(write=False)
+    axes.setflags(write=False)
+    return GaussianNoise(sensitivity, z, scales, axes, 0.0, objective, proof)

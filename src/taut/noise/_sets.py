@@ -1,0 +1,285 @@
+"""What a sensitivity set is: a region that holds all that one record can change."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from taut.accounting import Adjacency
+from taut.accounting._adjacency import as_adjacency
+from taut.errors import UnsoundConfiguration
+from taut.noise._clipping import Matrix, Vector, as_table
+
+__all__ = [
+    "Outline",
+    "SensitivitySet",
+    "Source",
+    "frozen_vector",
+    "in_basis",
+    "orthonormal",
+]
+
+_ROUNDING = 1e-12
+_DEFECT = {"d": 1e-6, "f": 1e-4}  # how far a basis may be from orthonormal, by its precision
+
+
+class Source(StrEnum):
+    """Why a sensitivity bound holds.
+
+    Attributes:
+        DECLARED: somebody says so; the guarantee is as good as the word.
+        CLIPPED: every record is clipped to the set before it is used.
+        ESTIMATED: the bound was released privately, and its own loss is accounted for elsewhere.
+    """
+
+    DECLARED = "declared"
+    CLIPPED = "enforced_by_clipping"
+    ESTIMATED = "privately_estimated"
+
+
+@dataclass(frozen=True, eq=False)
+class Outline:
+    """The bounds of a set that Gaussian noise sees: lengths of orthogonal blocks, and in total.
+
+    Attributes:
+        ranks: how many directions every block has.
+        radii: how long the part in a block can be, in l2.
+        cap: how long the whole can be, in l2.
+        exact: whether every combination within the bounds occurs, in all directions of a block
+            that are equal up to signs and order. If not, the outline is larger than the set: noise
+            that hides it hides the set, but less might do.
+    """
+
+    ranks: Vector
+    radii: Vector
+    cap: float
+    exact: bool
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SensitivitySet(ABC):
+    """All that one record can add to a released vector: the value to which noise is fitted.
+
+    Attributes:
+        adjacency: the relation for which the set is meant. A set for replace-one holds differences
+            of two contributions; `differences` derives it from the set of contributions.
+        source: why the bound holds, see `Source`.
+        contributions: for a set of differences, the set that it was derived from.
+        dimension: the number of coordinates.
+
+    **Guarantee**: none by itself. A set is a promise about data, kept by `clip` or by whoever
+    declares it; it must not depend on the private data unless that was paid for. A mechanism
+    for the set is private for every query whose neighbouring values differ by a member.
+    """
+
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    source: Source = Source.DECLARED
+    contributions: SensitivitySet | None = field(default=None, repr=False)
+    dimension: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._set("adjacency", as_adjacency(self.adjacency))
+        try:
+            self._set("source", Source(self.source))
+        except ValueError:
+            names = ", ".join(repr(str(member)) for member in Source)
+            raise ValueError(f"source must be one of {names}, got {self.source!r}") from None
+
+    def _begin(
+        self,
+        adjacency: Adjacency | str,
+        source: Source | str,
+        contributions: SensitivitySet | None,
+    ) -> None:
+        """Set what all sets have, for those with a constructor of their own."""
+        self._set("adjacency", adjacency)
+        self._set("source", source)
+        self._set("contributions", contributions)
+        SensitivitySet.__post_init__(self)
+
+    @property
+    @abstractmethod
+    def max_l2(self) -> float:
+        """The largest l2 norm in the set, or an upper bound on it."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was changed or is only a bound, in sentences to show."""
+        return ()
+
+    @abstractmethod
+    def gauges(self, rows: Matrix) -> Vector:
+        """Return for every row by how much the set must be scaled to hold it; 1 is the boundary."""
+
+    @abstractmethod
+    def _project(self, rows: Matrix) -> Matrix:
+        """Return rows in the set, up to rounding."""
+
+    @abstractmethod
+    def _doubled(self) -> Self:
+        """Return the set of differences of two members."""
+
+    def contains(self, vector: ArrayLike, tolerance: float = _ROUNDING) -> bool:
+        """Say whether a vector lies in the set, scaled by 1 + tolerance."""
+        (row,) = as_table(np.atleast_1d(np.asarray(vector)), self.dimension, "raise")
+        return bool(self.gauges(row[None, :])[0] <= 1 + tolerance)
+
+    def clip(self, rows: ArrayLike, non_finite: str = "zero") -> Matrix:
+        """Bring every row into the set, and check the result in the type that is returned.
+
+        Args:
+            rows: one vector, or a table with one row per record. Arrays of float32 or float16 keep
+                their type, everything else becomes float64.
+            non_finite: ``"zero"`` counts a row with NaN or infinity as a row of zeros; ``"raise"``
+                refuses it, which tells that it was there.
+
+        **Guarantee**: with every record clipped, the sum of the rows has this sensitivity set for
+        add/remove and zero-out (up to 1e-12, which all scales allow for). If the set is one of
+        `differences`, rows are clipped to the contributions it was derived from.
+
+        Raises:
+            UnsoundConfiguration: for a set declared for replace-one, where two rows in the set can
+                differ by more than the set.
+        """
+        if self.contributions is not None:
+            return self.contributions.clip(rows, non_finite)
+        if self.adjacency is Adjacency.REPLACE:
+            raise UnsoundConfiguration(
+                "a set declared for replace-one bounds differences of rows, so rows cannot be "
+                "clipped to it; declare what one record contributes (adjacency='zero_out', say), "
+                "clip to that and use its differences()"
+            )
+        given = np.asarray(rows)
+        table = as_table(given, self.dimension, non_finite)
+        kept = given.dtype if given.dtype in (np.float32, np.float16) else np.dtype(np.float64)
+        clipped = self._inside(self._project(table).astype(kept))
+        return clipped.reshape(given.shape)
+
+    def differences(self) -> Self:
+        """Return the set of differences of two contributions, for the replace-one relation.
+
+        **Guarantee**: for releases of all records. For sampled ones replace-one is another theorem
+        than doubling; sample the loss, not the set.
+
+        Raises:
+            UnsoundConfiguration: if the set is already one of differences.
+        """
+        if self.adjacency is Adjacency.REPLACE:
+            raise UnsoundConfiguration(
+                "the set is already one of replace-one differences; "
+                "take differences() of the set of contributions"
+            )
+        return replace(self._doubled(), adjacency=Adjacency.REPLACE, contributions=self)
+
+    def outline(self, *, by_axis: bool = False) -> Outline:
+        """Return the blocks and radii that Gaussian noise is fitted to.
+
+        Args:
+            by_axis: whether directions may be treated differently, as weights ask for; otherwise
+                directions that are alike share a block.
+        """
+        if by_axis:
+            ones = np.broadcast_to(np.float64(1.0), (self.dimension,))
+            return Outline(ones, ones * self.max_l2, self.max_l2, exact=False)
+        rank = np.array([float(self.dimension)])
+        return Outline(rank, np.array([self.max_l2]), self.max_l2, exact=True)
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(
+            _same(getattr(self, item.name), getattr(other, item.name))
+            for item in fields(self)
+            if item.compare
+        )
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((type(self), self.dimension, self.max_l2, self.adjacency, self.source))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _inside(self, rows: Matrix) -> Matrix:
+        """Shrink rows that rounding left outside; the sets are star-shaped around zero."""
+        shrink = 4 * float(np.finfo(rows.dtype).eps)
+        while (outside := self.gauges(rows.astype(np.float64)) > 1.0).any():
+            rows[outside] *= rows.dtype.type(1 - min(shrink, 0.5))
+            shrink *= 2
+        return rows
+
+
+def orthonormal(basis: ArrayLike, dimension: int) -> Matrix:
+    """Return a basis with orthonormal columns, polished to float64, or say how far it is from one.
+
+    Raises:
+        ValueError: if the shape does not fit, or an entry of UᵀU differs from the identity by more
+            than 1e-6 (1e-4 for float32), with the measured defect.
+    """
+    given = np.asarray(basis)
+    columns = np.array(given, dtype=np.float64)
+    if columns.ndim != 2 or columns.shape[0] != dimension or not 0 < columns.shape[1] <= dimension:
+        raise ValueError(
+            f"basis must be a matrix of {dimension} rows with at most as many columns, "
+            f"got shape {columns.shape}"
+        )
+    if not np.isfinite(columns).all():
+        raise ValueError("basis must be finite, got NaN or infinity in it")
+    identity = np.eye(columns.shape[1])
+    gram = columns.T @ columns
+    defect = float(np.abs(gram - identity).max())
+    allowed = _DEFECT.get(given.dtype.char, _DEFECT["d"])
+    if defect > allowed:
+        raise ValueError(
+            f"basis must have orthonormal columns, got a defect |UᵀU - I| of {defect:.3g} where "
+            f"{allowed:g} is allowed; orthonormalise it with numpy.linalg.qr"
+        )
+    if defect > 1e-14:  # Newton's iteration for the polar factor squares the defect, twice
+        columns = columns @ (1.5 * identity - 0.5 * gram)
+        columns = columns @ (1.5 * identity - 0.5 * columns.T @ columns)
+    columns.setflags(write=False)
+    return columns
+
+
+def in_basis(rows: Matrix, basis: Matrix | None) -> Matrix:
+    """Return the coefficients of the rows."""
+    return rows if basis is None else rows @ basis
+
+
+def frozen_vector(values: ArrayLike, name: str, *, allow_zero: bool) -> Vector:
+    """Return finite numbers above zero (or, on request, at least zero) as a read-only vector."""
+    vector = np.array(values, dtype=np.float64)
+    if vector.ndim != 1 or not vector.size:
+        raise ValueError(f"{name} must be a non-empty vector, got shape {vector.shape}")
+    smallest = float(vector.min())  # NaN comes through
+    if not (smallest >= 0 and float(vector.max()) < math.inf):
+        bad = int(np.argmin(np.isfinite(vector) & (vector >= 0)))
+        raise ValueError(
+            f"{name} must be finite and not negative, got {name}[{bad}]={float(vector[bad])!r}"
+        )
+    if smallest == 0 and not allow_zero:
+        raise ValueError(
+            f"{name} must be greater than 0, got {name}[{int(np.argmin(vector))}]=0.0; zero says "
+            "that no record can change this part, so that it is left without noise: "
+            "if that is meant, pass allow_zero=True"
+        )
+    if not vector.max() > 0:
+        raise ValueError(f"{name} must not be zero everywhere: there is nothing to hide")
+    vector.setflags(write=False)
+    return vector
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(np.asarray(one), np.asarray(other))
+    return one == other
