@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ _COARSEST = 64.0
 _LARGEST_WINDOW = 2**23  # nodes; about half a gigabyte of work space
 _BLOCKS = 256  # a term with many more copies is composed in about this many equal blocks
 _MANY = 8 * _BLOCKS
+_TIGHTER = 1e-4
 _WIDEST = 0.1  # width of a cell times the tilt
 _FINENESS = 1.5  # how much finer than its share of the error the inside of a block is
 
@@ -157,6 +159,8 @@ class LatticeEngine:
                 return
             shrink = math.sqrt(tolerance * best.upper / found.gap) if found.gap > 0 else 0.5
             step *= min(max(0.85 * shrink, 0.1), 0.7)
+            # The window was planned for Chernoff's epsilon; nearer to the truth less may escape.
+            window = replace(window, escape=max(_TIGHTER * window.escape, 1e-300))
 
     def _first_step(self, gap: float) -> float:
         """Return the step whose bracket should be ``gap`` wide in epsilon.
