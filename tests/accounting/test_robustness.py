@@ -169,6 +169,16 @@ class TestWideBox:
         assert bounds.gap <= 1e-3 * bounds.upper
 
 
+@pytest.mark.xfail(strict=True, reason="certified noise of the transform exceeds so rare losses")
+@pytest.mark.parametrize(
+    ("sigma", "rate", "steps", "delta"),
+    [(1.279, 1.541e-4, 1612, 1.017e-14), (0.9644, 1.258e-4, 14, 3.06e-19)],
+)
+def test_narrow_at_tiny_rates(sigma, rate, steps, delta):
+    bounds = (steps * taut.gaussian(sigma).poisson(rate)).epsilon_bounds(delta)
+    assert bounds.gap <= 1e-3 * bounds.upper
+
+
 # Settings that once crashed, or whose ends crossed.
 CORNERS = [
     (1e-5, 8103 * taut.gaussian(0.0067).poisson(0.018)),
@@ -231,9 +241,9 @@ class TestWiderBox:
     @settings(max_examples=300)
     @given(
         sigma=powers(0.3, 100),
-        rate=powers(1e-3, 1),  # below, brackets can be wider: see "Bounds" in docs/concepts.md
+        rate=powers(1e-4, 1),
         steps=powers(1, 1e5).map(int),
-        delta=powers(1e-16, 0.1),
+        delta=powers(1e-20, 0.1),
         tolerance=st.sampled_from([1e-3, 1e-5]),
     )
     def test_narrow_where_people_train(self, sigma, rate, steps, delta, tolerance):
