@@ -9,7 +9,8 @@ from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
 from taut.noise._discrete import discrete_gaussian_noise, discrete_laplace_noise
 from taut.noise._finite_sets import FiniteSet, Polytope
-from taut.noise._gaussian_noise import Certificate, GaussianNoise, NormalSource
+from taut.noise._gaussian_noise import GaussianNoise
+from taut.noise._mechanism import Certificate, NoiseMechanism
 from taut.noise._optimal_gaussian import gaussian_with_scales, optimal_gaussian
 from taut.noise._rounded import GridGaussian, grid_gaussian
 from taut.noise._secure import (
@@ -31,7 +32,7 @@ __all__ = [
     "L2Ball",
     "LInfBall",
     "LpIntersection",
-    "NormalSource",
+    "NoiseMechanism",
     "Polytope",
     "RandomSource",
     "SecureGenerator",

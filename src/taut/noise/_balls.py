@@ -46,7 +46,7 @@ class LpIntersection(SensitivitySet):
     cut first and the row is scaled into what remains.
 
     Example:
-        >>> from taut.noise._balls import LpIntersection
+        >>> from taut.noise import LpIntersection
         >>> both = LpIntersection(10, {1: 3.0, float("inf"): 0.8})
         >>> round(both.max_l2, 6)
         1.509967
@@ -154,7 +154,7 @@ class L1Ball(_Ball):
     """All vectors with ||s||_1 <= radius. `clip` is the Euclidean projection.
 
     Example:
-        >>> from taut.noise._balls import L1Ball
+        >>> from taut.noise import L1Ball
         >>> L1Ball(2, 1.0).clip([2.0, 1.5])
         array([0.75, 0.25])
     """
@@ -180,7 +180,7 @@ class L2Ball(_Ball):
     """All vectors with ||s||_2 <= radius. `clip` scales longer rows down.
 
     Example:
-        >>> from taut.noise._balls import L2Ball
+        >>> from taut.noise import L2Ball
         >>> L2Ball(2, 1.0).clip([[3.0, 4.0], [0.1, float("nan")]])
         array([[0.6, 0.8],
                [0. , 0. ]])
@@ -207,7 +207,7 @@ class LInfBall(_Ball):
     """All vectors whose entries are at most the radius, up to sign. `clip` cuts entries.
 
     Example:
-        >>> from taut.noise._balls import LInfBall
+        >>> from taut.noise import LInfBall
         >>> LInfBall(4, 0.5).max_l2
         1.0
     """

@@ -44,7 +44,7 @@ class Blocks(SensitivitySet):
     blocks are projected and the row is scaled into the cap.
 
     Example:
-        >>> from taut.noise._blocks import Blocks
+        >>> from taut.noise import Blocks
         >>> layers = Blocks([3, 2], l2=[1.0, 0.5])
         >>> layers.clip([0.0, 3.0, 4.0, 0.3, 0.4])
         array([0. , 0.6, 0.8, 0.3, 0.4])

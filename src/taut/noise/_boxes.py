@@ -46,7 +46,7 @@ class Box(SensitivitySet):
     again least among all covariances. With ``l1`` only the l2 norm that it implies is used.
 
     Example:
-        >>> from taut.noise._boxes import Box
+        >>> from taut.noise import Box
         >>> box = Box([3.0, 1.0, 0.5])
         >>> box.clip([5.0, -0.2, -7.0])
         array([ 3. , -0.2, -0.5])

@@ -68,8 +68,7 @@ def discrete_gaussian_noise(
 
     Example:
         >>> from fractions import Fraction
-        >>> from taut.noise._discrete import discrete_gaussian_noise
-        >>> from taut.noise._secure import SeededForExperiments
+        >>> from taut.noise import discrete_gaussian_noise, SeededForExperiments
         >>> seeded = SeededForExperiments(seed=1)
         >>> noise = discrete_gaussian_noise(2.5, size=100_000, generator=seeded)
         >>> noise.dtype.name, bool(abs(noise.var() - 6.25) < 0.1)
@@ -103,7 +102,7 @@ def discrete_laplace_noise(
         ValueError: if ``scale`` is not positive, not finite or above 2^50.
 
     Example:
-        >>> from taut.noise._discrete import discrete_laplace_noise
+        >>> from taut.noise import discrete_laplace_noise
         >>> discrete_laplace_noise(10, size=4).shape
         (4,)
     """

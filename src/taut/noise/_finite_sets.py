@@ -66,7 +66,7 @@ class FiniteSet(_Vectors):
     differences of all pairs.
 
     Example:
-        >>> from taut.noise._finite_sets import FiniteSet
+        >>> from taut.noise import FiniteSet
         >>> histogram = FiniteSet([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
         >>> histogram.clip([0.2, 0.9, 0.1])
         array([0., 1., 0.])
@@ -117,7 +117,7 @@ class Polytope(_Vectors):
     largest at a vertex; so it is that of `FiniteSet`, with the same certificate.
 
     Example:
-        >>> from taut.noise._finite_sets import Polytope
+        >>> from taut.noise import Polytope
         >>> diamond = Polytope([[1.0, 0.0], [0.0, 2.0]])
         >>> diamond.contains([0.5, -1.0]), diamond.contains([0.6, 1.0])
         (True, False)

@@ -15,7 +15,7 @@ from taut.noise._boxes import Box
 from taut.noise._clipping import Matrix, Vector
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._finite_solver import largest_quadratic, least_trace, least_worst, span_of
-from taut.noise._gaussian_noise import Certificate, GaussianNoise
+from taut.noise._gaussian_noise import GaussianNoise
 from taut.noise._levelling import (
     checked_radius,
     level_total,
@@ -24,6 +24,7 @@ from taut.noise._levelling import (
     weighted_sum,
     whitened_radius,
 )
+from taut.noise._mechanism import Certificate
 from taut.noise._sets import Outline, SensitivitySet, frozen_vector
 
 __all__ = ["OBJECTIVES", "gaussian_with_scales", "optimal_gaussian"]
@@ -69,8 +70,7 @@ def optimal_gaussian(
         UnsoundConfiguration: if the scales fail their check.
 
     Example:
-        >>> from taut.noise._boxes import Box
-        >>> from taut.noise._optimal_gaussian import optimal_gaussian
+        >>> from taut.noise import Box, optimal_gaussian
         >>> noise = optimal_gaussian(Box([1, 2, 3, 4]), epsilon=0.5, delta=1e-6)
         >>> noise.scales.round(3)
         array([25.48 , 36.035, 44.133, 50.961])
@@ -94,8 +94,7 @@ def gaussian_with_scales(sensitivity: SensitivitySet, scales: ArrayLike) -> Gaus
     **Guarantee**: its multiplier follows from the largest whitened length in the set.
 
     Example:
-        >>> from taut.noise._boxes import Box
-        >>> from taut.noise._optimal_gaussian import gaussian_with_scales
+        >>> from taut.noise import Box, gaussian_with_scales
         >>> round(gaussian_with_scales(Box([1, 3]), [2, 4]).loss.delta(epsilon=0.5), 9)
         0.199150021
     """
@@ -229,7 +228,7 @@ def _mechanism(
     if basis is not None and basis.shape[1] < sensitivity.dimension:
         axes, rest = axes[: basis.shape[1]], float(scales[-1])
     axes.setflags(write=False)
-    return GaussianNoise(sensitivity, z, axes, basis, rest, objective, proof)
+    return GaussianNoise(sensitivity, objective, proof, z, axes, basis, rest)
 
 
 def _numerical(
@@ -285,4 +284,4 @@ def _from_axes(
         raise UnsoundConfiguration(f"a whitened length of {radius!r} is above 1 / {z!r}")
     scales.setflags(write=False)
     axes.setflags(write=False)
-    return GaussianNoise(sensitivity, z, scales, axes, 0.0, objective, proof)
+    return GaussianNoise(sensitivity, objective, proof, z, scales, axes)

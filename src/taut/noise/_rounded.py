@@ -176,7 +176,7 @@ def grid_gaussian(
             or a bound or sigma of too many steps.
 
     Example:
-        >>> from taut.noise._rounded import grid_gaussian
+        >>> from taut.noise import grid_gaussian
         >>> counts = grid_gaussian(sigma=4, sensitivity=1, dimension=3, grid=1, on_grid=True)
         >>> released = counts.release([10, 20, 30])
         >>> bool((released % 1 == 0).all()), round(counts.loss.epsilon(delta=1e-6), 4)

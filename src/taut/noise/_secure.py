@@ -165,7 +165,7 @@ class SecureGenerator(RandomSource):
     secure and some eight times slower.
 
     Example:
-        >>> from taut.noise._secure import SecureGenerator
+        >>> from taut.noise import SecureGenerator
         >>> generator = SecureGenerator()
         >>> generator.secure, len(generator.bytes(32)), generator.uniform_below(6, size=3).max() < 6
         (True, 32, np.True_)
@@ -205,7 +205,7 @@ class SeededForExperiments(RandomSource):
     be predicted from earlier ones. ``secure`` is False, which reports show.
 
     Example:
-        >>> from taut.noise._secure import SeededForExperiments
+        >>> from taut.noise import SeededForExperiments
         >>> first, second = SeededForExperiments(seed=7), SeededForExperiments(seed=7)
         >>> first.secure, first.bytes(8) == second.bytes(8)
         (False, True)

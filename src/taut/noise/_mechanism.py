@@ -1,0 +1,130 @@
+"""What every noise mechanism can do: say what it costs and why it is enough, and release."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from taut.accounting import PrivacyLoss
+from taut.noise._clipping import Vector
+from taut.noise._secure import RandomSource
+from taut.noise._sets import SensitivitySet
+
+__all__ = ["Certificate", "NoiseMechanism"]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is proven about the noise of a mechanism.
+
+    Attributes:
+        radius: the largest length of a member of the set in the norm of the noise, recomputed from
+            the scales that are returned: whitened l2 for Gaussian noise, where privacy needs at
+            most 1 / multiplier; the sum of |s_i| / scale_i for Laplace noise, and the norm of
+            the body for others, where pure privacy needs at most epsilon.
+        error: the objective that the noise reaches.
+        lower_bound: what no noise of the same kind can go below at the same loss; 0 if nothing is
+            known.
+        statement: the argument in words.
+    """
+
+    radius: float
+    error: float
+    lower_bound: float
+    statement: str
+
+    @property
+    def gap(self) -> float:
+        """By how much the error can be above the least, relative to it."""
+        return self.error / self.lower_bound - 1 if self.lower_bound > 0 else math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseMechanism(ABC):
+    """Additive noise fitted to a sensitivity set.
+
+    Attributes:
+        sensitivity: the set that it hides.
+        objective: what was made small.
+        certificate: what is proven about it.
+    """
+
+    sensitivity: SensitivitySet
+    objective: str
+    certificate: Certificate
+
+    @property
+    @abstractmethod
+    def loss(self) -> PrivacyLoss:
+        """The privacy loss of one release."""
+
+    @property
+    def error(self) -> float:
+        """The predicted value of the objective."""
+        return self.certificate.error
+
+    @property
+    @abstractmethod
+    def total_variance(self) -> float:
+        """The expected squared length of the noise."""
+
+    @abstractmethod
+    def sample(self, generator: RandomSource | None = None) -> Vector:
+        """Draw the noise of one release, from the secure generator unless another is given."""
+
+    def release(
+        self,
+        value: ArrayLike,
+        generator: RandomSource | None = None,
+        *,
+        public: ArrayLike | None = None,
+    ) -> Vector:
+        """Return the value with noise in floating point; its low bits are not protected.
+
+        Args:
+            value: the vector to release.
+            generator: where the noise comes from, by default the secure generator. Anything else,
+                such as ``SeededForExperiments``, is for experiments that release nothing.
+            public: what is released, instead of the value, in directions that no record can change
+                and that get no noise; zero if left out.
+
+        Raises:
+            ValueError: if the shape is wrong or an entry is not finite. Sums of clipped rows are
+                always finite, see `release_sum`.
+        """
+        vector = self._checked(value, "value")
+        constant = np.zeros_like(vector) if public is None else self._checked(public, "public")
+        return self._hidden(vector) + (constant - self._hidden(constant)) + self.sample(generator)
+
+    def release_sum(
+        self,
+        rows: ArrayLike,
+        generator: RandomSource | None = None,
+        *,
+        non_finite: str = "zero",
+    ) -> Vector:
+        """Clip one row per record to the set, and release their sum: nothing is left to trust."""
+        clipped = np.atleast_2d(self.sensitivity.clip(rows, non_finite))
+        return self.release(clipped.astype(np.float64).sum(axis=0), generator)
+
+    @abstractmethod
+    def _hidden(self, vector: Vector) -> Vector:
+        """Return the part of a vector in the directions that have noise."""
+
+    def _checked(self, value: ArrayLike, name: str) -> Vector:
+        vector = np.asarray(value, dtype=np.float64)
+        if vector.shape != (self.sensitivity.dimension,):
+            raise ValueError(
+                f"{name} must be a vector of {self.sensitivity.dimension} numbers, "
+                f"got shape {vector.shape}"
+            )
+        if not np.isfinite(vector).all():
+            raise ValueError(
+                f"{name} must be finite, got NaN or infinity; clip every record first, as "
+                "release_sum does"
+            )
+        return vector
