@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from taut.accounting import PrivacyLoss, gaussian
 from taut.noise._clipping import Matrix, Vector
+from taut.noise._exact_release import STANDARD_NORMAL, RoundedNoise
 from taut.noise._mechanism import NoiseMechanism
 from taut.noise._secure import RandomSource, default_generator
 
@@ -29,8 +31,11 @@ class GaussianNoise(NoiseMechanism):
         complement_scale: the standard deviation in every direction outside of the basis.
 
     **Guarantee**: `loss` is exact if the set is (Balle and Wang 2018, Theorem 8, after whitening),
-    for the adjacency of the set, for values whose neighbours differ by a member of it. Noise is
-    added in floating point: whoever must fear that digits are read uses a rounded release.
+    for the adjacency of the set, for values whose neighbours differ by a member of it. Without a
+    basis that includes every digit: `release` rounds the ideal release to a public `grid`. With a
+    basis noise is added in floating point, whose digits the loss does not cover.
+
+    `sample` draws in floating point: what it is added to is for experiments.
     """
 
     multiplier: float
@@ -66,6 +71,10 @@ class GaussianNoise(NoiseMechanism):
             free = generator.standard_normal(len(self.basis))
             noise = noise + self.complement_scale * (free - self.basis @ (self.basis.T @ free))
         return noise
+
+    @cached_property
+    def _rounded(self) -> RoundedNoise | None:
+        return None if self.basis is not None else RoundedNoise(self.scales, STANDARD_NORMAL)
 
     def _hidden(self, vector: Vector) -> Vector:
         noisy = self.scales > 0
