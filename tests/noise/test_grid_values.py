@@ -52,7 +52,7 @@ def test_sum_is_that_of_rationals(rows):
 
 
 def test_one_record_moves_the_sum_by_what_it_contributes():
-    # In doubles a row of 1 moves this sum by 2, and in another order by nothing.
+    # In doubles a row of 1 moves this sum by 2.
     rows, record = np.array([[2.0**53 + 2]]), np.array([[1.0]])
     assert np.concatenate([rows, record]).sum() - rows.sum() == 2
     both = exact_sum(np.concatenate([rows, record]), one_exponent(20))
