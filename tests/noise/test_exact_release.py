@@ -89,15 +89,16 @@ class Words(RandomSource):
 class TestDistribution:
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize("ratio", [0.2, 1.0, 1.7, 12.3])
-    @pytest.mark.parametrize("value", [0.0, 0.25, 0.5, 0.5 - 2.0**-54, -1.4999, 1e6 + 0.5])
+    @pytest.mark.parametrize("value", [0.25, 0.5, 0.5 - 2.0**-54, -1.4999, 1e6 + 0.5])
     def test_bins_have_their_probabilities(self, kind, ratio, value):
         unit, law = KINDS[kind]
-        count, source = 40_000, SeededForExperiments(11)
+        count, source = 20_000, SeededForExperiments(11)
         drawn = noisy_steps(in_steps(np.full(count, value)), np.full(count, ratio), unit, source)
         centre, reach = round(value), max(3, math.ceil(8 * ratio))
         steps = np.arange(centre - reach, centre + reach + 1)
         expected = count * masses(law, value, ratio, steps)
-        seen = np.array([np.count_nonzero(drawn == k) for k in steps])
+        inside = np.clip(drawn - steps[0], -1, steps.size) + 1
+        seen = np.bincount(inside, minlength=steps.size + 2)[1:-1]
         kept = expected > 8
         expected = np.append(expected[kept], count - expected[kept].sum())
         seen = np.append(seen[kept], count - seen[kept].sum())
