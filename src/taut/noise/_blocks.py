@@ -58,7 +58,6 @@ class Blocks(SensitivitySet):
     cap: float | None = None
     basis: Matrix | None = field(default=None, repr=False)
     allow_zero: bool = False
-    _notes: tuple[str, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __init__(
         self,
@@ -83,11 +82,6 @@ class Blocks(SensitivitySet):
         self._set("basis", None if basis is None else self._fitting(basis))
         self._set("linf", None if linf is None else self._entry_bounds(linf))
         self._tighten()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Bounds that were tightened."""
-        return self._notes
 
     @property
     def max_l2(self) -> float:

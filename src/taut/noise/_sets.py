@@ -83,6 +83,7 @@ class SensitivitySet(ABC):
     source: Source = Source.DECLARED
     contributions: SensitivitySet | None = field(default=None, repr=False)
     dimension: int = field(init=False, repr=False)
+    _notes: tuple[str, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._set("adjacency", as_adjacency(self.adjacency))
@@ -112,7 +113,7 @@ class SensitivitySet(ABC):
     @property
     def notes(self) -> tuple[str, ...]:
         """What was changed or is only a bound, in sentences to show."""
-        return ()
+        return self._notes
 
     @abstractmethod
     def gauges(self, rows: Matrix) -> Vector:
