@@ -104,6 +104,10 @@ class LpIntersection(SensitivitySet):
         largest: Vector = np.max(ratios, axis=0)
         return largest
 
+    def reach(self) -> Vector:
+        """Return the least radius: all norms of a vector with one entry are the same."""
+        return np.full(self.dimension, min(self.radii.values()))
+
     def outline(self, *, by_axis: bool = False) -> Outline:
         """Return one block, or under weights one block per coordinate with a common cap."""
         if not by_axis:
@@ -144,6 +148,10 @@ class _Ball(SensitivitySet):
         super().__post_init__()
         self._set("dimension", _validate.positive_integer(dimension=self.dimension))
         self._set("radius", _validate.positive(radius=self.radius))
+
+    def reach(self) -> Vector:
+        """Return the radius for every coordinate."""
+        return np.full(self.dimension, self.radius)
 
     def _doubled(self) -> Self:
         return replace(self, radius=2 * self.radius)

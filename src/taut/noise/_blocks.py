@@ -123,6 +123,19 @@ class Blocks(SensitivitySet):
         largest: Vector = np.max(ratios, axis=0)
         return largest
 
+    def reach(self) -> Vector:
+        """Return the bounds of every coordinate's block; in a basis, what all blocks can reach."""
+        if self.basis is None:
+            bound = self.l2 if self.linf is None else np.minimum(self.l2, self.linf)
+            return np.repeat(bound, self.ranks)
+        ends = np.cumsum(self.ranks)[:-1]
+        squares = [part.sum(axis=1) for part in np.split(self.basis**2, ends, axis=1)]
+        if self.basis.shape[1] < self.dimension:
+            squares[-1] = np.maximum(1.0 - np.sum(self.basis**2, axis=1), 0.0)
+        lengths = np.sqrt(np.stack(squares, axis=1))  # of every unit vector's part in every block
+        reached: Vector = lengths @ self.l2
+        return np.minimum(reached, self.max_l2)
+
     def outline(self, *, by_axis: bool = False) -> Outline:
         """Return the blocks; weights that differ within one of bounded entries are averaged."""
         ranks = np.array(self.ranks, dtype=np.float64)

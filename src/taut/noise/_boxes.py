@@ -100,6 +100,12 @@ class Box(SensitivitySet):
                 result = np.maximum(result, row_norms(coefficients, p) / radius)
         return result
 
+    def reach(self) -> Vector:
+        """Return the widths; in a basis, what all coefficients together can reach."""
+        if self.basis is None:
+            return self.widths
+        return np.minimum(np.abs(self.basis) @ self.widths, self.max_l2)
+
     def outline(self, *, by_axis: bool = False) -> Outline:
         """Return one block of rank one per coordinate, under the bound on the whole."""
         ranks = np.broadcast_to(np.float64(1.0), (self.dimension,))

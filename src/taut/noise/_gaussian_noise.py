@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,7 +14,7 @@ from taut.noise._exact_release import STANDARD_NORMAL, RoundedNoise
 from taut.noise._mechanism import NoiseMechanism
 from taut.noise._secure import RandomSource, default_generator
 
-__all__ = ["GaussianNoise"]
+__all__ = ["GaussianNoise", "normal_moment"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,18 @@ class GaussianNoise(NoiseMechanism):
         outside = self.sensitivity.dimension - self.scales.size
         return float(np.dot(self.scales, self.scales)) + outside * self.complement_scale**2
 
+    def coordinate_errors(self, power: float = 2.0) -> Vector:
+        """Return E|noise_i|^power for every coordinate; each is normal, whatever the basis."""
+        variances = self.scales**2
+        if self.basis is not None:
+            squares = self.basis**2
+            outside = np.maximum(1.0 - squares.sum(axis=1), 0.0)
+            variances = squares @ variances + outside * self.complement_scale**2
+        if power == 2:
+            return variances
+        errors: Vector = normal_moment(power) * variances ** (power / 2)
+        return errors
+
     def covariance(self) -> Matrix:
         """Return the covariance as a dense matrix."""
         if self.basis is None:
@@ -84,3 +97,8 @@ class GaussianNoise(NoiseMechanism):
             return vector - self.basis @ np.where(noisy, 0.0, self.basis.T @ vector)
         part: Vector = self.basis @ np.where(noisy, self.basis.T @ vector, 0.0)
         return part
+
+
+def normal_moment(power: float) -> float:
+    """Return E|Z|^power of a standard normal number."""
+    return math.sqrt(2**power / math.pi) * math.gamma((power + 1) / 2)

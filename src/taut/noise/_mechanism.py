@@ -74,6 +74,10 @@ class NoiseMechanism(ABC):
         """The expected squared length of the noise."""
 
     @abstractmethod
+    def coordinate_errors(self, power: float = 2.0) -> Vector:
+        """Return E|noise_i|^power for every coordinate."""
+
+    @abstractmethod
     def sample(self, generator: RandomSource | None = None) -> Vector:
         """Draw the noise of one release, from the secure generator unless another is given."""
 

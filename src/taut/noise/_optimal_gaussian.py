@@ -15,7 +15,7 @@ from taut.noise._boxes import Box
 from taut.noise._clipping import Matrix, Vector
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._finite_solver import largest_quadratic, least_trace, least_worst, span_of
-from taut.noise._gaussian_noise import GaussianNoise
+from taut.noise._gaussian_noise import GaussianNoise, normal_moment
 from taut.noise._levelling import (
     checked_radius,
     level_total,
@@ -191,9 +191,7 @@ def _error(
     """Return the objective, and the p-th absolute moment of a standard normal number."""
     if objective == "worst":
         return float((costs * scales**2).max()), 1.0
-    factor = 1.0
-    if p != 2:
-        factor = math.sqrt(2**p / math.pi) * math.gamma((p + 1) / 2)
+    factor = 1.0 if p == 2 else normal_moment(p)
     return factor * weighted_sum(scales**p, product(outline.ranks, costs)), factor
 
 

@@ -127,6 +127,10 @@ class SensitivitySet(ABC):
     def _doubled(self) -> Self:
         """Return the set of differences of two members."""
 
+    @abstractmethod
+    def reach(self) -> Vector:
+        """Return for every coordinate the largest |s_i| in the set, or an upper bound on it."""
+
     def contains(self, vector: ArrayLike, tolerance: float = _ROUNDING) -> bool:
         """Say whether a vector lies in the set, scaled by 1 + tolerance."""
         (row,) = as_table(np.atleast_1d(np.asarray(vector)), self.dimension, "raise")
