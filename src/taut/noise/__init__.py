@@ -12,7 +12,10 @@ from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._gaussian_noise import GaussianNoise
 from taut.noise._mechanism import Certificate, NoiseMechanism
 from taut.noise._optimal_gaussian import gaussian_with_scales, optimal_gaussian
+from taut.noise._public_vectors import Provenance
+from taut.noise._reductions import low_rank_project, top_beta_mask, top_beta_sparsify
 from taut.noise._rounded import GridGaussian, grid_gaussian
+from taut.noise._second_moment import PrivateSecondMoment, private_second_moment
 from taut.noise._secure import (
     RandomSource,
     SecureGenerator,
@@ -20,6 +23,7 @@ from taut.noise._secure import (
     default_generator,
 )
 from taut.noise._sets import SensitivitySet, Source
+from taut.noise._subspaces import Subspaces, public_subspaces
 
 __all__ = [
     "Blocks",
@@ -34,15 +38,23 @@ __all__ = [
     "LpIntersection",
     "NoiseMechanism",
     "Polytope",
+    "PrivateSecondMoment",
+    "Provenance",
     "RandomSource",
     "SecureGenerator",
     "SeededForExperiments",
     "SensitivitySet",
     "Source",
+    "Subspaces",
     "default_generator",
     "discrete_gaussian_noise",
     "discrete_laplace_noise",
     "gaussian_with_scales",
     "grid_gaussian",
+    "low_rank_project",
     "optimal_gaussian",
+    "private_second_moment",
+    "public_subspaces",
+    "top_beta_mask",
+    "top_beta_sparsify",
 ]
