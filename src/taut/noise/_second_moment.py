@@ -55,11 +55,16 @@ class PrivateSecondMoment:
         """The standard deviation of the noise of an entry beside the diagonal."""
         return self.diagonal_scale / math.sqrt(2)
 
+    @property
+    def noise_level(self) -> float:
+        """Where the eigenvalues of the noise alone end: 2 off_diagonal_scale √d (Wigner)."""
+        return 2 * self.off_diagonal_scale * math.sqrt(len(self.matrix))
+
     def subspaces(self, ranks: Sequence[int]) -> Subspaces:
         """Return the leading eigenvectors in blocks; singular values are estimates.
 
-        An eigenvalue below the noise level, 2 off_diagonal_scale √d, tells nothing about its
-        eigenvector; `Subspaces.notes` says which.
+        An eigenvalue below `noise_level` tells nothing about its eigenvector; `Subspaces.notes`
+        says from where on.
         """
         wanted = tuple(_validate.positive_integer(rank=rank) for rank in ranks)
         dimension = len(self.matrix)
@@ -67,12 +72,11 @@ class PrivateSecondMoment:
             raise ValueError(f"ranks must sum to between 1 and {dimension}, got {sum(wanted)}")
         sizes, vectors = np.linalg.eigh(self.matrix)
         leading = np.argsort(-sizes)[: sum(wanted)]
-        floor = 2 * self.off_diagonal_scale * math.sqrt(dimension)
-        heard = int(np.count_nonzero(sizes[leading] > floor))
+        heard = int(np.count_nonzero(sizes[leading] > self.noise_level))
         notes = (
             ()
             if heard == leading.size
-            else (f"eigenvalues after the first {heard} are below the noise level {floor:.3g}",)
+            else (f"eigenvalues after {heard} are below the noise level {self.noise_level:.3g}",)
         )
         values = np.sqrt(np.maximum(sizes[leading], 0.0))
         values.setflags(write=False)

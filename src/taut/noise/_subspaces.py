@@ -92,6 +92,7 @@ class Subspaces:
             basis=self.basis[:, :total],
             ranks=with_complement(wanted, self.dimension),
             singular_values=self.singular_values[:total],
+            notes=flat_boundaries(self.singular_values[: total + 1], wanted),
         )
 
 
@@ -147,33 +148,29 @@ def public_subspaces(
         raise ValueError(f"ranks must sum to between 1 and {dimension}, got {sum(wanted)}")
     steps = _validate.positive_integer(iterations=iterations)
     random = np.random.default_rng(_validate.integer(seed=seed))
-    basis, values, notes = np.empty((dimension, 0)), np.empty(0), []
+    basis, values, following = np.empty((dimension, 0)), np.empty(0), np.empty(0)
     for rank in wanted:
         width = min(rank + _SPARE, len(rows), dimension - basis.shape[1])
         start = random.standard_normal((len(rows), width))
         found, sizes = _leading(rows, start, basis, steps)
         largest = float(values[0] if values.size else sizes.max(initial=0.0))
-        real = int(np.count_nonzero(sizes > _resolution(rows) * largest))
-        if real < rank:
+        sizes = sizes[sizes > _resolution(rows) * largest]
+        if sizes.size < rank:
             raise ValueError(
                 f"ranks must sum to at most the numerical rank of the vectors, "
-                f"{basis.shape[1] + real}, got {sum(wanted)}; lower them, or add public vectors"
-            )
-        if rank < real and sizes[rank - 1] < _FLAT * sizes[rank]:
-            notes.append(
-                f"singular values {basis.shape[1] + rank} and {basis.shape[1] + rank + 1} differ "
-                f"by a factor of {sizes[rank - 1] / sizes[rank]:.3f} only: the boundary between "
-                "their blocks is arbitrary"
+                f"{basis.shape[1] + sizes.size}, got {sum(wanted)}; lower them, or add public "
+                "vectors"
             )
         basis = np.concatenate([basis, found[:, :rank]], axis=1)
-        values = np.concatenate([values, sizes[:rank]])
+        values, following = np.concatenate([values, sizes[:rank]]), sizes[rank : rank + 1]
+    notes = flat_boundaries(np.concatenate([values, following]), wanted)
     values.setflags(write=False)
     spaces = Subspaces(
         orthonormal(basis, dimension),
         with_complement(wanted, dimension),
         values,
         as_provenance(provenance),
-        tuple(notes),
+        notes,
     )
     return spaces.rotated(seed) if rotate else spaces
 
@@ -182,6 +179,16 @@ def with_complement(ranks: tuple[int, ...], dimension: int) -> tuple[int, ...]:
     """Return the ranks with that of the complement, if there is one."""
     rest = dimension - sum(ranks)
     return (*ranks, rest) if rest else ranks
+
+
+def flat_boundaries(values: Vector, ranks: tuple[int, ...]) -> tuple[str, ...]:
+    """Say where blocks part directions of nearly equal singular values."""
+    return tuple(
+        f"singular values {edge} and {edge + 1} differ by a factor of "
+        f"{values[edge - 1] / values[edge]:.3f} only: the boundary between them is arbitrary"
+        for edge in np.cumsum(ranks).tolist()
+        if edge < values.size and values[edge - 1] < _FLAT * values[edge]
+    )
 
 
 def random_rotation(size: int, random: np.random.Generator) -> Matrix:
@@ -235,4 +242,4 @@ def _slices(rows: Rows) -> list[slice]:
 def _resolution(rows: Rows) -> float:
     """Return what, relative to the largest singular value, is rounding of entries and sums."""
     entries, sums = np.finfo(rows.dtype).eps, np.finfo(np.float64).eps
-    return 8 * float(entries) + max(rows.shape) * float(sums)
+    return 8 * float(entries) + int(max(rows.shape)) * float(sums)
