@@ -242,4 +242,4 @@ def _slices(rows: Rows) -> list[slice]:
 def _resolution(rows: Rows) -> float:
     """Return what, relative to the largest singular value, is rounding of entries and sums."""
     entries, sums = np.finfo(rows.dtype).eps, np.finfo(np.float64).eps
-    return 8 * float(entries) + int(max(rows.shape)) * float(sums)
+    return 8 * float(entries) + 16 * int(max(rows.shape)) * float(sums)
