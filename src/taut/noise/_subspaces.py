@@ -29,7 +29,8 @@ class Subspaces:
     Attributes:
         basis: orthonormal columns, block after block, without those of the complement.
         ranks: the dimension of every block; the complement is the last, unless it is empty.
-        singular_values: of the vectors, largest first, one for every column. After a rotation
+        singular_values: of the vectors, largest first in every block, one per column; estimates
+            where the spectrum is flat. After a rotation
             they describe blocks, not columns.
         provenance: why the subspaces are no secret.
         notes: where a boundary cuts through directions that the vectors hardly tell apart.
