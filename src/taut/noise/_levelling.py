@@ -164,11 +164,11 @@ def _below(radii: Vector, load: Vector, level: float) -> tuple[int, float, float
 
 
 def _largest_sum(radii: Vector, gains: Vector, cap: float) -> tuple[float, float]:
-    """Return the largest sum of t_j gain_j, t_j <= radius_j^2, sum of t_j <= cap^2; and a threshold.
+    """Return the largest sum of t_j gain_j over t_j <= radius_j^2 that sum to at most cap^2.
 
     Any threshold tau >= 0 bounds it by tau cap^2 plus the sum of radius_j^2 (gain_j - tau)_+, and
     the gain of the block at which the cap is reached, the largest gains first, attains it. So a
-    threshold that rounding moves makes the sum larger, never smaller.
+    threshold that rounding moves makes the sum larger, never smaller. It is returned, too.
     """
     free = float(np.dot(radii, radii)) <= cap**2 * (1 + 1e-12)
     threshold = 0.0 if free else _threshold(radii, gains, cap**2)
