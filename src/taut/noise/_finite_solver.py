@@ -21,6 +21,7 @@ _WARM = 10  # multiplicative steps before the first Newton step
 _NEWTON_SIZE = 30_000_000  # numbers in the table of a Newton step: 240 MB
 _NEWTON = 60
 _FLOOR = 1e-300
+_SQUARING = 1e-9  # ratio of the smallest and the largest size below which digits are missed
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,10 @@ def _gap(vectors: Matrix, weights: Vector) -> float:
 
 def _eigen(vectors: Matrix, weights: Vector) -> tuple[Vector, Matrix]:
     sizes, turn = np.linalg.eigh((vectors * weights[:, None]).T @ vectors)
+    if sizes[0] < _SQUARING * sizes[-1]:
+        # A product of matrices loses the small sizes; singular values keep twice the digits.
+        _, roots, right = np.linalg.svd(vectors * np.sqrt(weights)[:, None], full_matrices=False)
+        sizes, turn = np.square(roots[::-1]), np.ascontiguousarray(right[::-1].T)
     return np.maximum(sizes, max(float(sizes[-1]) * 1e-30, _FLOOR)), turn
 
 
