@@ -170,14 +170,17 @@ def _normalised(weights: Vector) -> Vector:
 def _interior_point(vectors: Matrix, weights: Vector, tolerance: float) -> tuple[Vector, int]:
     """Maximise 2 tr M^½ - sum(w) over w >= 0, whose solution is a multiple of the weights.
 
-    Newton's method on: slack_s = 1 - g_s(w) >= 0, w_s slack_s = a target that falls to zero.
+    Newton's method on: slack_s = 1 - g_s(w) >= 0, w_s slack_s = a target that falls until a
+    solution for it is well within the tolerance, and no further: the system would degenerate
+    before its curvature is followed.
     """
     slack = np.full(len(weights), 0.1)
     for step in range(1, _NEWTON + 1):
         gains, bend = _gains_and_bend(vectors, weights)
         if _gap(vectors, weights) < tolerance:
             return weights, step
-        target = 0.1 * float(weights @ slack) / len(weights)
+        enough = 0.05 * tolerance * float(weights.sum())
+        target = max(0.1 * float(weights @ slack), enough) / len(weights)
         # Scaled by the root of w / slack the system is the identity plus something positive.
         scale = np.sqrt(weights / slack)
         system = bend * scale[:, None] * scale
