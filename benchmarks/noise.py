@@ -206,8 +206,8 @@ def peers() -> tables.Table:
     }
     note = (
         f"Scale {PEER_SCALE:g}; all draw securely. OpenDP adds noise to a list of "
-        f"{noise_peers.VECTOR:,} numbers, whose conversion is about a tenth of its time; diffprivlib "
-        "to one number a call."
+        f"{noise_peers.VECTOR:,} numbers, whose conversion is about a tenth of its time; "
+        "diffprivlib to one number a call."
     )
     return tables.Table("noise_peers", "Noise: samplers of others", columns, rows, note)
 
