@@ -109,7 +109,7 @@ class TestPrivacy:
     def test_worst_member_by_linear_programming(self, blocks, cap):
         ranks, radii, variances = (np.array(column) for column in zip(*blocks, strict=True))
         outline = Blocks([1] * len(ranks), radii, cap=cap).outline()
-        found = whitened_radius(outline, variances)
+        found = whitened_radius(outline, np.sqrt(variances))
         best = 0.0
         for first in range(len(radii)):  # fill the least noisy first, by hand
             order = sorted(range(len(radii)), key=lambda j: variances[j])
@@ -119,7 +119,9 @@ class TestPrivacy:
                 left, total = left - taken, total + taken / variances[j]
             best = max(best, total)
         assert found == pytest.approx(math.sqrt(best), rel=1e-12)
-        assert checked_radius(outline, variances) >= found * (1 - 1e-12)
+        for threshold in (0.0, 1 / variances.max(), 1 / variances.min()):
+            checked = checked_radius(outline, np.sqrt(variances), threshold)
+            assert checked >= found * (1 - 1e-12)
 
     @pytest.mark.parametrize("target", [(0.5, 1e-6), (0.0, 1e-5), (8.0, 1e-3), (0.01, 1e-12)])
     def test_loss_is_within_the_target(self, target):
