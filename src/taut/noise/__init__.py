@@ -10,8 +10,10 @@ from taut.noise._boxes import Box
 from taut.noise._discrete import discrete_gaussian_noise, discrete_laplace_noise
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._gaussian_noise import GaussianNoise
+from taut.noise._laplace_noise import LaplaceNoise, laplace_with_scales
 from taut.noise._mechanism import Certificate, NoiseMechanism
 from taut.noise._optimal_gaussian import gaussian_with_scales, optimal_gaussian
+from taut.noise._optimal_laplace import optimal_laplace
 from taut.noise._rounded import GridGaussian, grid_gaussian
 from taut.noise._secure import (
     RandomSource,
@@ -31,6 +33,7 @@ __all__ = [
     "L1Ball",
     "L2Ball",
     "LInfBall",
+    "LaplaceNoise",
     "LpIntersection",
     "NoiseMechanism",
     "Polytope",
@@ -44,5 +47,7 @@ __all__ = [
     "discrete_laplace_noise",
     "gaussian_with_scales",
     "grid_gaussian",
+    "laplace_with_scales",
     "optimal_gaussian",
+    "optimal_laplace",
 ]

@@ -14,6 +14,7 @@ __all__ = [
     "is_constant",
     "level_total",
     "level_worst",
+    "levelled",
     "product",
     "weighted_sum",
     "whitened_radius",
@@ -64,7 +65,7 @@ def level_total(outline: Outline, load: Vector, p: float) -> tuple[Vector, float
     With squared lengths t they are (t / load)^(1 / (p + 2)), times the root of the sum of
     t^(p / (p + 2)) load^(2 / (p + 2)); for p = 2 by square roots alone, which are much faster.
     """
-    scales = _levelled(outline, load)
+    scales = levelled(outline, load)
     if p == 2:
         np.sqrt(scales, out=scales)
         even = np.broadcast_to(np.sqrt(load[0]), load.shape) if is_constant(load) else np.sqrt(load)
@@ -98,7 +99,7 @@ def is_constant(vector: Vector) -> bool:
     return vector.strides == (0,)
 
 
-def _levelled(outline: Outline, load: Vector) -> Vector:
+def levelled(outline: Outline, load: Vector) -> Vector:
     """Return the squared lengths min(radius^2, level * load) that sum to the squared cap.
 
     The sum is concave in the level, so Newton's method climbs to it from the left, and ends once
