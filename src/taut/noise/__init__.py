@@ -1,15 +1,18 @@
 """Noise: how far one record can move a release, and the least noise that hides it.
 
-Sensitivity sets say by how much; :func:`optimal_gaussian` finds the noise and proves it;
-:func:`grid_gaussian` draws it exactly, on a grid, from a cryptographically secure generator.
+Sensitivity sets say by how much; :func:`optimal_gaussian` and :func:`optimal_laplace` find the
+noise and prove it; :func:`grouped_linf` has the least for pure promises; :func:`grid_gaussian`
+draws it exactly, on a grid, from a cryptographically secure generator.
 """
 
 from taut.noise._balls import L1Ball, L2Ball, LInfBall, LpIntersection
 from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
 from taut.noise._discrete import discrete_gaussian_noise, discrete_laplace_noise
+from taut.noise._disparity import Disparity, disparity, laplace_threshold, majorises
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._gaussian_noise import GaussianNoise
+from taut.noise._grouped import GroupedNoise, grouped_linf
 from taut.noise._laplace_noise import LaplaceNoise, laplace_with_scales
 from taut.noise._mechanism import Certificate, NoiseMechanism
 from taut.noise._optimal_gaussian import gaussian_with_scales, optimal_gaussian
@@ -22,14 +25,17 @@ from taut.noise._secure import (
     default_generator,
 )
 from taut.noise._sets import SensitivitySet, Source
+from taut.noise._staircase import StaircaseNoise, staircase
 
 __all__ = [
     "Blocks",
     "Box",
     "Certificate",
+    "Disparity",
     "FiniteSet",
     "GaussianNoise",
     "GridGaussian",
+    "GroupedNoise",
     "L1Ball",
     "L2Ball",
     "LInfBall",
@@ -42,12 +48,18 @@ __all__ = [
     "SeededForExperiments",
     "SensitivitySet",
     "Source",
+    "StaircaseNoise",
     "default_generator",
     "discrete_gaussian_noise",
     "discrete_laplace_noise",
+    "disparity",
     "gaussian_with_scales",
     "grid_gaussian",
+    "grouped_linf",
+    "laplace_threshold",
     "laplace_with_scales",
+    "majorises",
     "optimal_gaussian",
     "optimal_laplace",
+    "staircase",
 ]

@@ -19,7 +19,7 @@ from taut.noise._sets import SensitivitySet
 
 __all__ = ["calibrated", "one_coordinate_budget"]
 
-_BLENDS = np.linspace(0.0, 1.0, 11)
+_BLENDS = np.linspace(0.0, 1.0, 7)
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 240)
 _ACCURACY = 1e-4  # relative, of the scales
 _ROUGH = 1e-2  # of the bracket; its upper end is much closer to the truth
@@ -54,9 +54,7 @@ def calibrated(
         many: scales of least error for many coordinates, up to a factor.
         error: what is made small.
     """
-    shapes = [pure]
-    if (blend := _best_blend(sensitivity, epsilon, delta, pure, many, error)) > 0:
-        shapes.append(_blended(pure, many, blend))
+    shapes = _best_shapes(sensitivity, epsilon, delta, pure, many, error)
     found = [_fitted(sensitivity, epsilon, delta, shape) for shape in shapes]
     best = min([pure, *found], key=error)
     best.setflags(write=False)
@@ -80,73 +78,74 @@ def _fitted(sensitivity: SensitivitySet, epsilon: float, delta: float, shape: Ve
         bounds = loss_of_ratios(scaled, sensitivity.adjacency).epsilon_bounds(delta, _ROUGH)
         return math.log(max(bounds.upper, 1e-300) / epsilon)
 
-    # One coordinate alone needs the low factor, and all of them together never more than the high.
-    low, high = (math.log(float(size) / alone) for size in (ratios[0], ratios.sum()))
-    over, under = math.log(alone / epsilon) + 1e-6, excess(high)
-    if under > 0:
-        high += math.log(alone / epsilon) + 1e-9
-        under = -1e-9
-    high = _root(excess, (low, over), (high, under))
-    return shape * math.exp(high)
+    # All coordinates together never need more than one with the sum of the ratios, and one never
+    # less than it needs alone.
+    whole, first = float(ratios.sum()), float(ratios[0])
+    high = math.log(min(whole / alone, _renyi_factor(ratios, epsilon, delta)))
+    if (under := excess(high)) > 0:
+        high, under = math.log(whole / epsilon) + 1e-9, -1e-9
+    return shape * math.exp(_root(excess, math.log(first / alone), high, under))
 
 
-def _root(
-    excess: Callable[[float], float], beyond: tuple[float, float], within: tuple[float, float]
-) -> float:
+def _root(excess: Callable[[float], float], low: float, high: float, under: float) -> float:
     """Return a point within the budget, close to where a falling function crosses zero.
 
-    The secant rule of two ends; an end that stays counts half (Illinois), so that it moves soon.
+    Secant steps from the point within: with slope -1 at first, then with that of the last step,
+    and a halving if they lead out of the bracket.
     """
-    (low, over), (high, under) = beyond, within
-    stuck = 1.0
+    slope = 1.0
     for _ in range(_ROUNDS):
-        if under > -_ACCURACY / 2 or high - low < _ACCURACY / 4:
+        if under > -_ACCURACY or high - low < _ACCURACY / 4:
             break
-        share = over / (over - under * stuck)
         # A little to the safe side, where the answer has to be.
-        at = low + (high - low) * min(max(share + 1e-3, 0.05), 0.97)
+        at = high + (under + _ACCURACY / 2) / slope
+        if not low < at < high:
+            at = (low + high) / 2
         value = excess(at)
+        slope = min(max((value - under) / (high - at), 0.2), 5.0)
         if value > 0:
-            low, over = at, value
-            stuck /= 2
+            low = at
         else:
             high, under = at, value
-            stuck = 1.0
-            over /= 2
     return high
 
 
-def _best_blend(
+def _best_shapes(
     sensitivity: SensitivitySet,
     epsilon: float,
     delta: float,
     pure: Vector,
     many: Vector,
     error: Callable[[Vector], float],
-) -> float:
-    """Return the blend whose error is least when Renyi divergences decide the factor."""
+) -> list[Vector]:
+    """Return the shape whose error is least when Renyi divergences decide the factor.
+
+    The pure shape comes along unless it is clearly worse: near it those divergences are loose.
+    """
     moved = pure > 0
     relative = pure[moved] / many[moved]
     if float(relative.max()) <= float(relative.min()) * (1 + 1e-9):
-        return 0.0
-    errors = []
-    for blend in _BLENDS:
-        shape = _blended(pure, many, float(blend))
-        ratios = worst_ratios(sensitivity, shape)
-        errors.append(error(shape * _renyi_factor(ratios, epsilon, delta)))
-    return float(_BLENDS[int(np.argmin(errors))])
+        return [pure]
+    shapes = [_blended(pure, many, float(blend)) for blend in _BLENDS]
+    ratios = [worst_ratios(sensitivity, shape) for shape in shapes]
+    factors = [_renyi_factor(values, epsilon, delta) for values in ratios]
+    errors = [error(shape * factor) for shape, factor in zip(shapes, factors, strict=True)]
+    best = int(np.argmin(errors))
+    if best == 0:
+        return [pure]
+    return [shapes[best]] if errors[0] > 1.1 * errors[best] else [pure, shapes[best]]
 
 
 def _renyi_factor(ratios: Vector, epsilon: float, delta: float) -> float:
     """Estimate by how much to enlarge scales, from the conversion of Renyi divergences."""
     values, counts = np.unique(np.round(ratios / ratios[0], 4), return_counts=True)
     kept = values > 0
-    values, counts = values[kept] * float(ratios[0]), counts[kept]
+    values, sizes = values[kept] * float(ratios[0]), counts[kept].astype(np.float64)
     low, high = float(ratios[0]) / (epsilon + 2 * delta), float(ratios.sum()) / epsilon
     low = min(low, high)
     for _ in range(30):
         middle = math.sqrt(low * high)
-        inside = _renyi_epsilon(values / middle, counts, delta) <= epsilon
+        inside = _renyi_epsilon(values / middle, sizes, delta) <= epsilon
         low, high = (low, middle) if inside else (middle, high)
     return high
 

@@ -39,7 +39,7 @@ class LaplaceNoise(NoiseMechanism):
     scales: Vector = field(repr=False)
 
     @cached_property
-    def loss(self) -> PrivacyLoss:  # type: ignore[override]
+    def loss(self) -> PrivacyLoss:
         """The privacy loss of one release."""
         ratios = worst_ratios(self.sensitivity, self.scales)
         return loss_of_ratios(ratios, self.sensitivity.adjacency)
@@ -71,7 +71,7 @@ def laplace_with_scales(sensitivity: SensitivitySet, scales: ArrayLike) -> Lapla
     Example:
         >>> from taut.noise import Box, laplace_with_scales
         >>> noise = laplace_with_scales(Box([0.3, 0.9]), [1, 1])
-        >>> round(noise.certificate.radius, 9), round(noise.loss.delta(epsilon=0.8), 6)
+        >>> round(noise.certificate.radius, 9), round(noise.loss.delta(0.8, 1e-6), 6)
         (1.2, 0.099396)
     """
     refuse_basis(sensitivity)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +22,7 @@ from taut.noise._mechanism import Certificate
 from taut.noise._optimal_gaussian import OBJECTIVES
 from taut.noise._sets import Outline, SensitivitySet, frozen_vector
 
-__all__ = ["ACCOUNTINGS", "optimal_laplace"]
+__all__ = ["ACCOUNTINGS", "Shape", "laplace_shape", "optimal_laplace"]
 
 ACCOUNTINGS = ("exact", "corollary6", "pure")
 """How a positive delta is used."""
@@ -111,14 +111,12 @@ def optimal_laplace(
     p = _validate.positive(power=power)
     if p != 2 and objective != "total":
         raise ValueError(f"power belongs to objective='total', got {objective!r} and power={p!r}")
-    shape = _shape(sensitivity, objective, weights, p)
+    shape = laplace_shape(sensitivity, objective, weights, p)
     budget = target - math.log1p(-level) * (accounting == "corollary6")
     pure = _pure(sensitivity, objective, shape, budget)
     if level == 0 or accounting != "exact":
         return pure
-    scales = calibrated(
-        sensitivity, target, level, pure.scales, shape.many, shape.error
-    )
+    scales = calibrated(sensitivity, target, level, pure.scales, shape.many, shape.error)
     statement = "calibrated by the certified accountant; nothing is claimed about the least noise"
     radius = l1_radius(sensitivity, scales)
     return LaplaceNoise(
@@ -126,9 +124,7 @@ def optimal_laplace(
     )
 
 
-def _pure(
-    sensitivity: SensitivitySet, objective: str, shape: Shape, budget: float
-) -> LaplaceNoise:
+def _pure(sensitivity: SensitivitySet, objective: str, shape: Shape, budget: float) -> LaplaceNoise:
     scales = shape.pure * (_UP / budget)
     radius = l1_radius(sensitivity, scales)
     if not radius <= budget:
@@ -145,7 +141,7 @@ def _pure(
     return LaplaceNoise(sensitivity, objective, proof, scales)
 
 
-def _shape(
+def laplace_shape(
     sensitivity: SensitivitySet, objective: str, weights: ArrayLike | None, p: float
 ) -> Shape:
     if isinstance(sensitivity, FiniteSet | Polytope):
