@@ -1,6 +1,7 @@
 """``taut noise``: the least noise for a vector of which every coordinate's sensitivity is known."""
 
 import json as json_format
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -61,7 +62,7 @@ def noise(
 _MOST_SCALES = 40
 
 
-def _print_tables(found: "Recommendation", names: list[str] | None) -> None:
+def _print_tables(found: "Recommendation", names: Sequence[str] | None) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -20,6 +20,7 @@ __all__ = [
     "largest_cost",
     "level_total",
     "level_worst",
+    "levelled",
     "product",
     "total_cost",
     "whitened_radius",
@@ -87,6 +88,13 @@ def level_total(outline: Outline, load: Vector, p: float) -> tuple[Vector, float
     total = math.fsum(sums)
     scales *= math.sqrt(total)
     return scales, total ** (p / 2 + 1), level ** (-2 / (p + 2)) / total
+
+
+def levelled(outline: Outline, load: Vector) -> Vector:
+    """Return the squared lengths min(radius^2, level * load) that sum to the squared cap."""
+    level = _level(outline, load)
+    squares: Vector = np.square(outline.radii)
+    return np.minimum(squares, level * load) if level < math.inf else squares
 
 
 def level_worst(outline: Outline, costs: Vector) -> tuple[Vector, float, float]:

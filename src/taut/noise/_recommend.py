@@ -16,7 +16,9 @@ from taut.noise._baselines import iid_gaussian, iid_laplace, spr_gaussian, spr_l
 from taut.noise._boxes import Box
 from taut.noise._clipping import Vector
 from taut.noise._disparity import Disparity, disparity, laplace_threshold
+from taut.noise._gaussian_noise import GaussianNoise
 from taut.noise._grouped import grouped_linf
+from taut.noise._laplace_noise import LaplaceNoise
 from taut.noise._mechanism import NoiseMechanism
 from taut.noise._optimal_gaussian import OBJECTIVES, optimal_gaussian
 from taut.noise._optimal_laplace import optimal_laplace
@@ -34,7 +36,8 @@ class NoiseOption:
         name: what it is called in tables.
         mechanism: ready to release.
         error: the predicted value of the objective that all options are ranked by.
-        guarantee: the promise in words.
+        guarantee: the promise in words; it says so if releases are in floating point, where low
+            bits are not protected (Mironov 2012).
     """
 
     name: str
@@ -150,6 +153,8 @@ def recommend(
         except (TautError, ValueError, NotImplementedError) as refusal:
             left_out[name] = str(refusal)
             continue
+        if not _rounds_exactly(mechanism):
+            guarantee += ", in floating point"
         options.append(NoiseOption(name, mechanism, aim.error(mechanism), guarantee))
     if not options:
         listed = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
@@ -190,7 +195,7 @@ def _candidates(
     sensitivity: SensitivitySet, epsilon: float, delta: float, aim: _Aim
 ) -> Iterator[tuple[str, str, Callable[[], NoiseMechanism]]]:
     """Yield the name, the promise and the maker of everything that could apply."""
-    budget = {"epsilon": epsilon, "delta": delta}
+    budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
     both = f"({epsilon:g}, {delta:g})"
     pure = f"pure, epsilon = {epsilon:g}"
     if delta > 0:
@@ -204,12 +209,16 @@ def _candidates(
         pure,
         lambda: optimal_laplace(sensitivity, epsilon=epsilon, **aim.arguments()),
     )
-    yield "Laplace, i.i.d.", pure, lambda: iid_laplace(sensitivity, epsilon)
-    yield "Laplace, equal shares", pure, lambda: spr_laplace(sensitivity, epsilon)
+    yield "Laplace, i.i.d.", pure, lambda: iid_laplace(sensitivity, epsilon=epsilon)
+    yield "Laplace, equal shares", pure, lambda: spr_laplace(sensitivity, epsilon=epsilon)
     if isinstance(sensitivity, Box):
-        yield "grouped l_inf", pure, lambda: grouped_linf(sensitivity, epsilon, weights=aim.weights)
+        yield (
+            "grouped l_inf",
+            pure,
+            lambda: grouped_linf(sensitivity, epsilon=epsilon, weights=aim.weights),
+        )
     if sensitivity.dimension <= 2:
-        yield "staircase", pure, lambda: staircase(sensitivity, epsilon)
+        yield "staircase", pure, lambda: staircase(sensitivity, epsilon=epsilon, power=aim.power)
 
 
 def _reasons(
@@ -256,6 +265,13 @@ def _rule(found: Disparity, threshold: float) -> str:
         f"K_eff = {found.k_eff:.4g} is {side} epsilon^2 / (2 mu^2) = {threshold:.4g}, so that of "
         f"pure Laplace and Gaussian noise {winner} has the smaller squared error."
     )
+
+
+def _rounds_exactly(mechanism: NoiseMechanism) -> bool:
+    """Say whether releases have a grid, without making it."""
+    if isinstance(mechanism, GaussianNoise):
+        return mechanism.basis is None
+    return isinstance(mechanism, LaplaceNoise)
 
 
 def _weights(weights: ArrayLike | None, dimension: int) -> Vector | None:

@@ -89,6 +89,32 @@ class RandomSource(ABC):
             np.copysign(part, words, out=part)
         return result
 
+    def uniform(self, size: int) -> NDArray[np.float64]:
+        """Return ``size`` numbers, uniform on the open interval (0, 1), in floating point.
+
+        Multiples of 2^-53, shifted by half of one: neither end occurs.
+        """
+        words = self.integers_u64(size)
+        return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+
+    def standard_exponential(self, size: int) -> NDArray[np.float64]:
+        """Return ``size`` exponential numbers of mean one, in floating point, all above zero.
+
+        One word each, whose 64 bits are the tail: values beyond 45.1, of probability below 3e-20,
+        do not occur. The caveat of :meth:`standard_normal` about low bits holds here too.
+        """
+        return -np.log(_tails(self.integers_u64(size)))
+
+    def standard_laplace(self, size: int) -> NDArray[np.float64]:
+        """Return ``size`` Laplace numbers of scale one, in floating point, none of them zero.
+
+        One word each: a sign and 63 bits of the tail. The caveat of :meth:`standard_normal` about
+        low bits holds here too; :func:`discrete_laplace_noise` is exact, on integers.
+        """
+        words = self.integers_u64(size)
+        magnitude = -np.log(_tails(words & ~np.uint64(1)))
+        return np.where(words & np.uint64(1), magnitude, -magnitude)
+
     def uniform_below(self, bound: int, size: int) -> Words:
         """Return ``size`` independent integers, exactly uniform on 0, ..., ``bound`` - 1.
 
@@ -230,6 +256,12 @@ class SeededForExperiments(RandomSource):
 
     def __repr__(self) -> str:
         return f"SeededForExperiments(seed={self.seed})"
+
+
+def _tails(words: Words) -> NDArray[np.float64]:
+    """Return numbers in (0, 1) with 64 random bits: fine near zero, and never one."""
+    tails = (words.astype(np.float64) + 0.5) * 2.0**-64
+    return np.minimum(tails, 1 - 2.0**-53)
 
 
 _DEFAULT = SecureGenerator()
