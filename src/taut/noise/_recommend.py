@@ -145,12 +145,15 @@ def recommend(
         raise ValueError(f"delta must lie in [0, 1), got delta={delta!r}")
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {OBJECTIVES}, got objective={objective!r}")
-    aim = _Aim(objective, _weights(weights, sensitivity.dimension), power, sensitivity)
+    p = _validate.positive(power=power)
+    if p != 2 and objective != "total":
+        raise ValueError(f"power belongs to objective='total', got {objective!r} and power={p!r}")
+    aim = _Aim(objective, _weights(weights, sensitivity.dimension), p, sensitivity)
     options, left_out = [], {}
     for name, guarantee, make in _candidates(sensitivity, epsilon, delta, aim):
         try:
             mechanism = make()
-        except (TautError, ValueError, NotImplementedError) as refusal:
+        except (TautError, ValueError) as refusal:
             left_out[name] = str(refusal)
             continue
         if not _rounds_exactly(mechanism):
