@@ -22,7 +22,8 @@ __all__ = ["calibrated", "one_coordinate_budget"]
 _BLENDS = np.linspace(0.0, 1.0, 7)
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 240)
 _ACCURACY = 1e-4  # relative, of the scales
-_ROUGH = 1e-2  # of the bracket; its upper end is much closer to the truth
+_FINE, _ROUGH = 1e-3, 1e-2  # of the bracket; with many releases its upper end is much closer
+_SMALL = 40
 _ROUNDS = 40
 
 
@@ -75,7 +76,8 @@ def _fitted(sensitivity: SensitivitySet, epsilon: float, delta: float, shape: Ve
 
     def excess(log_factor: float) -> float:
         scaled = ratios * math.exp(-log_factor)
-        bounds = loss_of_ratios(scaled, sensitivity.adjacency).epsilon_bounds(delta, _ROUGH)
+        loss = loss_of_ratios(scaled, sensitivity.adjacency)
+        bounds = loss.epsilon_bounds(delta, _FINE if ratios.size <= _SMALL else _ROUGH)
         return math.log(max(bounds.upper, 1e-300) / epsilon)
 
     # All coordinates together never need more than one with the sum of the ratios, and one never
@@ -83,7 +85,8 @@ def _fitted(sensitivity: SensitivitySet, epsilon: float, delta: float, shape: Ve
     whole, first = float(ratios.sum()), float(ratios[0])
     high = math.log(min(whole / alone, _renyi_factor(ratios, epsilon, delta)))
     if (under := excess(high)) > 0:
-        high, under = math.log(whole / epsilon) + 1e-9, -1e-9
+        high = math.log(whole / epsilon) + 1e-9
+        under = excess(high)
     return shape * math.exp(_root(excess, math.log(first / alone), high, under))
 
 
