@@ -57,9 +57,22 @@ def calibrated(
     """
     shapes = _best_shapes(sensitivity, epsilon, delta, pure, many, error)
     found = [_fitted(sensitivity, epsilon, delta, shape) for shape in shapes]
-    best = min([pure, *found], key=error)
+    better = sorted((scales for scales in found if error(scales) < error(pure)), key=error)
+    # Asked once more, of the scales that leave.
+    kept = (scales for scales in better if _certified(sensitivity, epsilon, delta, scales))
+    best = next(kept, pure)
     best.setflags(write=False)
     return best
+
+
+def _certified(sensitivity: SensitivitySet, epsilon: float, delta: float, scales: Vector) -> bool:
+    ratios = worst_ratios(sensitivity, scales)
+    return _upper_epsilon(ratios, sensitivity.adjacency, delta) <= epsilon
+
+
+def _upper_epsilon(ratios: Vector, adjacency: str, delta: float) -> float:
+    loss = loss_of_ratios(ratios, adjacency)
+    return loss.epsilon_bounds(delta, _FINE if ratios.size <= _SMALL else _ROUGH).upper
 
 
 def _blended(pure: Vector, many: Vector, blend: float) -> Vector:
@@ -76,9 +89,8 @@ def _fitted(sensitivity: SensitivitySet, epsilon: float, delta: float, shape: Ve
 
     def excess(log_factor: float) -> float:
         scaled = ratios * math.exp(-log_factor)
-        loss = loss_of_ratios(scaled, sensitivity.adjacency)
-        bounds = loss.epsilon_bounds(delta, _FINE if ratios.size <= _SMALL else _ROUGH)
-        return math.log(max(bounds.upper, 1e-300) / epsilon)
+        upper = _upper_epsilon(scaled, sensitivity.adjacency, delta)
+        return math.log(max(upper, 1e-300) / epsilon)
 
     # All coordinates together never need more than one with the sum of the ratios, and one never
     # less than it needs alone.
