@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from taut.noise import Box, disparity, optimal_gaussian
-from taut.noise._baselines import iid_gaussian
+from taut.noise import Box, L2Ball, disparity, optimal_gaussian
 
 TARGET = {"epsilon": 0.5, "delta": 1e-6}
 
@@ -16,9 +15,8 @@ TARGET = {"epsilon": 0.5, "delta": 1e-6}
 def test_reduction_by_nu_squared(widths, printed, true):
     assert disparity(widths).nu ** 2 == pytest.approx(printed, abs=5e-4)
     box = Box(widths, allow_zero=True)
-    found = optimal_gaussian(box, **TARGET).error / iid_gaussian(box, **TARGET).error
-    if widths.min() == 0:  # equal noise goes to all coordinates, moved or not
-        found /= 20
+    equal = optimal_gaussian(L2Ball(20, box.max_l2), **TARGET)  # knows the l2 norm, no widths
+    found = optimal_gaussian(box, **TARGET).error / equal.error
     assert found == pytest.approx(true, abs=5e-4)
     assert disparity(widths).nu - 1e-12 <= 1 / disparity(widths).gain_gaussian
 

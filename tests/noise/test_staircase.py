@@ -15,7 +15,7 @@ class TestOneCoordinate:
     @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 4.0, 20.0])
     def test_absolute_error(self, epsilon):
         noise = staircase(Box([3.0]), epsilon=epsilon)
-        # Geng and Viswanath 2014: gamma and the least error in closed form.
+        # Geng and Viswanath 2016: gamma and the least error in closed form.
         assert noise.gamma == pytest.approx(1 / (1 + math.exp(epsilon / 2)), rel=1e-4)
         expected = 3 * math.exp(epsilon / 2) / math.expm1(epsilon)
         assert noise.error == pytest.approx(expected, rel=1e-9)
@@ -25,7 +25,7 @@ class TestOneCoordinate:
         noise = staircase(Box([1.0]), epsilon=epsilon, power=2.0)
         b = math.exp(-epsilon)
 
-        def variance(g):  # Geng and Viswanath 2014, section V, written as sums
+        def variance(g):  # the moments of the density, written as sums
             k = np.arange(400 / epsilon)
             heights = np.exp(-epsilon * k)
             inner = heights @ ((k + g) ** 3 - k**3 + b * ((k + 1) ** 3 - (k + g) ** 3))
