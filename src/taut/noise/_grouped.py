@@ -133,10 +133,10 @@ def grouped_linf(
             raise ValueError(f"weights must hold {widths.size} numbers, got {costs.size}")
     groups, loads, exact = best_groups(costs * widths**2)
     shares = np.cbrt(loads)
-    budgets = shares * (target / math.fsum(shares) / _UP)
+    budgets = shares * (target / math.fsum(shares) / _UP**2)
     budgets.setflags(write=False)
     radius = math.fsum(budgets)
-    if not radius * _UP <= target * (1 + 1e-15):
+    if not radius * _UP <= target:
         raise UnsoundConfiguration(f"the budgets sum to {radius!r}, above epsilon={target!r}")
     bound = math.fsum(shares) ** 3 / target**2
     error = float((loads / budgets**2).sum())

@@ -115,8 +115,8 @@ def _of_blocks(blocks: Blocks, by_axis: bool) -> Outline:
     lengths = np.sqrt(ranks) * blocks.radii
     total = float(lengths.sum())
     cap, exact = total, not by_axis
-    if blocks.cap is not None and blocks.cap * math.sqrt(blocks.dimension) < total:
-        cap, exact = blocks.cap * math.sqrt(blocks.dimension), False
+    if blocks.cap is not None and blocks.cap < math.hypot(*blocks.radii) * (1 - 1e-12):
+        cap, exact = min(total, blocks.cap * math.sqrt(blocks.dimension)), False
     return Outline(ranks, lengths, cap, exact=exact)
 
 

@@ -22,7 +22,8 @@ __all__ = ["calibrated", "one_coordinate_budget"]
 _BLENDS = np.linspace(0.0, 1.0, 7)
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 240)
 _ACCURACY = 1e-4  # relative, of the scales
-_ROUGH = 1e-2  # of the bracket; its upper end is much closer to the truth
+_FINE, _ROUGH = 1e-3, 1e-2  # of the bracket; with many releases its upper end is much closer
+_SMALL = 40
 _ROUNDS = 40
 
 
@@ -56,9 +57,22 @@ def calibrated(
     """
     shapes = _best_shapes(sensitivity, epsilon, delta, pure, many, error)
     found = [_fitted(sensitivity, epsilon, delta, shape) for shape in shapes]
-    best = min([pure, *found], key=error)
+    better = sorted((scales for scales in found if error(scales) < error(pure)), key=error)
+    # Asked once more, of the scales that leave.
+    kept = (scales for scales in better if _certified(sensitivity, epsilon, delta, scales))
+    best = next(kept, pure)
     best.setflags(write=False)
     return best
+
+
+def _certified(sensitivity: SensitivitySet, epsilon: float, delta: float, scales: Vector) -> bool:
+    ratios = worst_ratios(sensitivity, scales)
+    return _upper_epsilon(ratios, sensitivity.adjacency, delta) <= epsilon
+
+
+def _upper_epsilon(ratios: Vector, adjacency: str, delta: float) -> float:
+    loss = loss_of_ratios(ratios, adjacency)
+    return loss.epsilon_bounds(delta, _FINE if ratios.size <= _SMALL else _ROUGH).upper
 
 
 def _blended(pure: Vector, many: Vector, blend: float) -> Vector:
@@ -75,15 +89,16 @@ def _fitted(sensitivity: SensitivitySet, epsilon: float, delta: float, shape: Ve
 
     def excess(log_factor: float) -> float:
         scaled = ratios * math.exp(-log_factor)
-        bounds = loss_of_ratios(scaled, sensitivity.adjacency).epsilon_bounds(delta, _ROUGH)
-        return math.log(max(bounds.upper, 1e-300) / epsilon)
+        upper = _upper_epsilon(scaled, sensitivity.adjacency, delta)
+        return math.log(max(upper, 1e-300) / epsilon)
 
     # All coordinates together never need more than one with the sum of the ratios, and one never
     # less than it needs alone.
     whole, first = float(ratios.sum()), float(ratios[0])
     high = math.log(min(whole / alone, _renyi_factor(ratios, epsilon, delta)))
     if (under := excess(high)) > 0:
-        high, under = math.log(whole / epsilon) + 1e-9, -1e-9
+        high = math.log(whole / epsilon) + 1e-9
+        under = excess(high)
     return shape * math.exp(_root(excess, math.log(first / alone), high, under))
 
 

@@ -37,7 +37,7 @@ Places: TypeAlias = NDArray[np.int64]
 def worst_ratios(sensitivity: SensitivitySet, scales: Vector) -> Vector:
     """Return ratios, largest first, that majorise those of every member of the set.
 
-    Exact for boxes, l1 balls and l_inf balls, where they are those of a member.
+    Exact for boxes without bounds on norms, l1 balls and l_inf balls, where a member has them.
     """
     if isinstance(sensitivity, FiniteSet | Polytope):
         return _of_vectors(np.abs(sensitivity.vectors), scales)

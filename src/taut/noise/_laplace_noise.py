@@ -33,8 +33,9 @@ class LaplaceNoise(NoiseMechanism):
         scales: the b of the density exp(-|x| / b) / (2 b), for every coordinate.
 
     **Guarantee**: a release is epsilon-DP with the radius of the certificate as epsilon. `loss` is
-    that of the worst member, exact for boxes (with at most 32 different ratios of width and
-    scale), l1 balls and l_inf balls, and an upper bound for others, for the adjacency of the set.
+    that of the worst member, exact for boxes without bounds on norms (and with at most 32
+    different ratios of width and scale), l1 balls and l_inf balls, and an upper bound for others,
+    for the adjacency of the set (docs/theory/laplace-noise.md).
     `release` rounds to a public grid, exactly, so that no low bits tell more.
     """
 

@@ -103,7 +103,7 @@ def staircase(sensitivity: SensitivitySet, *, epsilon: float, power: float = 1.0
         power: the error is the sum of E|noise_i|^power.
 
     **Guarantee**: epsilon-DP. In one dimension it is of least error among all noise with a pure
-    promise, for powers of 1 and 2 (Geng and Viswanath 2014, Theorem 3 and section V). In two
+    promise, for powers of 1 and 2 (Geng and Viswanath 2016). In two
     dimensions the width of the steps is the best one, and so are the scales of the coordinates,
     which are those of `optimal_laplace`; nothing is claimed about other noise.
 
