@@ -118,6 +118,12 @@ def test_what_does_not_apply_is_left_out_with_its_reason():
     assert "basis" in found.left_out["Laplace, pure"]
 
 
+def test_many_coordinates_leave_slow_calibration_out():
+    found = recommend(Box(np.linspace(1.0, 2.0, 100_000)), 1.0, 1e-6)
+    assert "optimal_laplace" in found.left_out["Laplace"]
+    assert found.best.name == "Gaussian"
+
+
 def test_json_and_table():
     found = recommend(Box([1.0, 4.0, 9.0]), 0.5, 1e-6)
     data = json.loads(json.dumps(found.to_dict()))
