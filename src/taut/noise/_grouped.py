@@ -154,7 +154,8 @@ def grouped_linf(
     if not radius * _UP <= target * (1 + 1e-15):
         raise UnsoundConfiguration(f"the budgets sum to {radius!r}, above epsilon={target!r}")
     bound = math.fsum(shares) ** 3 / target**2
-    error = float((loads / budgets**2).sum())
+    with np.errstate(over="ignore", divide="ignore"):
+        error = float((loads / budgets**2).sum())
     if not math.isfinite(error):
         raise InfeasibleBudget(
             f"no noise within floating point keeps epsilon={epsilon!r} for widths up to "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -77,24 +78,28 @@ def balls_tail_bounds(k: int, epsilon: float, gamma: float, n: int, bits: int) -
     (k + gamma)(1 - b) + b for n = 1, and for n = 2
     (k + gamma)^2 (1 - b)^2 + 2 (k + gamma)(1 - b) b + b (1 + b).
     """
-    fall = Fraction(epsilon)
+    here, first = (_weight_bounds(j, epsilon, gamma, n, bits) for j in (k, 0))
+    low, high = exp_bounds(k * Fraction(epsilon), bits + _EXTRA)
     unit = 1 << (bits + _EXTRA)
-    low, high = exp_bounds(fall, bits + _EXTRA)
-    base = Fraction(low, unit), Fraction(high + 1, unit)
-    here, first = (_weight_bounds(j + Fraction(gamma), base, n) for j in (k, 0))
-    low, high = exp_bounds(k * fall, bits + _EXTRA)
-    return (
-        Fraction(low, unit) * here[0] / first[1],
-        Fraction(high + 1, unit) * here[1] / first[0],
-    )
+    return Fraction(low * here[0], unit * first[1]), Fraction((high + 1) * here[1], unit * first[0])
 
 
-def _weight_bounds(radius: Fraction, base: Interval, n: int) -> Interval:
-    """Enclose q of `balls_tail_bounds`: all of its terms are positive, so that ends go with ends."""
+@lru_cache(maxsize=1024)
+def _weight_bounds(k: int, epsilon: float, gamma: float, n: int, bits: int) -> tuple[int, int]:
+    """Enclose q of `balls_tail_bounds`, times a number that depends on the other arguments.
+
+    All of its terms are positive, so that ends go with ends.
+    """
+    low, high = exp_bounds(Fraction(epsilon), bits + _EXTRA)
+    high += 1
+    one = 1 << (bits + _EXTRA)
+    # In units of the denominator of gamma, which all terms are multiplied with.
+    above, unit = gamma.as_integer_ratio()
     ends = []
-    for b, left in ((base[0], 1 - base[1]), (base[1], 1 - base[0])):
-        inner = radius * left
-        ends.append(inner + b if n == 1 else inner**2 + 2 * inner * b + b * (1 + b))
+    for b, left in ((low, one - high), (high, one - low)):
+        inner, b_units = (k * unit + above) * left, b * unit
+        square = inner**2 + 2 * inner * b_units + b * (one + b) * unit**2
+        ends.append(inner + b_units if n == 1 else square)
     return ends[0], ends[1]
 
 
