@@ -16,7 +16,7 @@ import numpy as np
 from taut.noise._clipping import Vector
 from taut.noise._exact_release import ExactRelease
 from taut.noise._grid_values import GridValue
-from taut.noise._open_draws import Interval, OpenUniform, rounded_alike
+from taut.noise._open_draws import OpenUniform, rounded_alike
 from taut.noise._secure import RandomSource, exp_bounds
 
 __all__ = ["RoundedStaircase", "balls_tail_bounds", "draw_ball"]
@@ -71,20 +71,22 @@ def draw_ball(epsilon: float, gamma: float, n: int, source: RandomSource) -> int
     return low
 
 
-def balls_tail_bounds(k: int, epsilon: float, gamma: float, n: int, bits: int) -> Interval:
-    """Enclose the probability of the balls from number k on, with an error of some 2^-bits.
+@lru_cache(maxsize=4096)
+def balls_tail_bounds(k: int, epsilon: float, gamma: float, n: int, bits: int) -> tuple[int, int]:
+    """Return integers with low <= P(ball k or a later one) 2^bits < high + 1.
 
-    With b = exp(-epsilon) the weights from k on sum to b^k q(k) over (1 - b)^(n+1), where q(k) is
+    With b = exp(-epsilon) the weights from k on sum to b^k q(k) / (1 - b)^(n+1), where q(k) is
     (k + gamma)(1 - b) + b for n = 1, and for n = 2
     (k + gamma)^2 (1 - b)^2 + 2 (k + gamma)(1 - b) b + b (1 + b).
     """
     here, first = (_weight_bounds(j, epsilon, gamma, n, bits) for j in (k, 0))
     low, high = exp_bounds(k * Fraction(epsilon), bits + _EXTRA)
-    unit = 1 << (bits + _EXTRA)
-    return Fraction(low * here[0], unit * first[1]), Fraction((high + 1) * here[1], unit * first[0])
+    return (
+        (low * here[0] // first[1]) >> _EXTRA,
+        ((high + 1) * here[1] // first[0]) >> _EXTRA,
+    )
 
 
-@lru_cache(maxsize=1024)
 def _weight_bounds(k: int, epsilon: float, gamma: float, n: int, bits: int) -> tuple[int, int]:
     """Enclose q of `balls_tail_bounds`, times a number that depends on the other arguments.
 
@@ -107,10 +109,9 @@ def _has_passed(level: OpenUniform, k: int, epsilon: float, gamma: float, n: int
     """Return whether a uniform number is below the probability of the balls from k on."""
     while True:
         low, high = balls_tail_bounds(k, epsilon, gamma, n, level.bits)
-        least, most = level.bounds
-        if most <= low:
+        if level.start < low:
             return True
-        if least >= high:
+        if level.start > high:
             return False
         level.extend()
 
