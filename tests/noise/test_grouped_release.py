@@ -344,6 +344,26 @@ class TestDistribution:
         for axis in (0, 1):
             assert chi_square(seen.sum(axis=axis), masses.sum(axis=axis), pairs) > 1e-3
 
+    @pytest.mark.parametrize("size", [3, 30])
+    def test_the_largest_ratio_of_a_group_is_gamma(self, size):
+        """The norm of noise with the density exp(-epsilon norm) in K dimensions has shape K."""
+        count, budget = 2000, 0.7
+        widths = np.linspace(1, 2, size)
+        groups = tuple(np.arange(size) + size * g for g in range(count))
+        rounding = grouped_release(np.tile(widths, count), groups, np.full(count, budget))
+        drawn = rounding.release(np.zeros(size * count), SeededForExperiments(12))
+        norms = np.abs(drawn.reshape(count, size) / widths).max(axis=1)
+        assert stats.kstest(norms, stats.gamma(size, scale=1 / budget).cdf).pvalue > 1e-3
+
+    def test_low_bits_do_not_depend_on_the_value(self):
+        noise, counts = grouped_linf(Box(np.ones(40_000)), epsilon=4e4), []
+        for seed, value in enumerate((0.1234567, 1.7654321)):
+            released = noise.release(np.full(40_000, value), SeededForExperiments(seed))
+            counts.append(np.bincount((released / noise.grid).astype(np.int64) % 16))
+        for count in counts:
+            assert stats.chisquare(count).pvalue > 1e-3
+        assert stats.chi2_contingency(np.array(counts)).pvalue > 1e-3
+
     def test_masses_of_rectangles_sum_to_those_of_laplace_noise(self):
         edges = np.linspace(-4, 5, 19)
         law = stats.laplace(scale=0.7 / 1.3)

@@ -292,6 +292,19 @@ class TestLoss:
         assert ratios.max() <= epsilon * (1 + 1e-9)
         assert ratios.max() > 0.8 * epsilon
 
+    def test_neighbours_share_one_support(self):
+        """Every output of one neighbour has words that lead to it from the other."""
+        noise = staircase(Box([1.0]), epsilon=0.9)
+        source, ball = SeededForExperiments(2), 2**20
+        radius = draw_ball(0.9, noise.gamma, 1, Words([ball])) + noise.gamma
+        for value, other in ((0.1234567, 1.2551440), (1.2551440, 0.1234567)):
+            for _ in range(200):
+                output = noise.release([value], source)[0]
+                place = round((output - other) / (noise.scales[0] * radius) * 2.0**63)
+                words = Words([ball, place % 2**64])
+                assert noise.release([other], words)[0] == output
+                assert output % noise.grid[0] == 0
+
 
 class TestUnclearDraws:
     @pytest.mark.parametrize("known", [0, 1, 2])
