@@ -10,6 +10,7 @@ with integers (docs/theory/rounding.md).
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,7 +25,14 @@ from taut.noise._grid_values import GridValue, Integers, exact_sum, exact_value
 from taut.noise._normal_tail import normal_tail_bounds
 from taut.noise._secure import RandomSource, Words, exp_bounds
 
-__all__ = ["STANDARD_LAPLACE", "STANDARD_NORMAL", "RoundedNoise", "UnitNoise", "noisy_steps"]
+__all__ = [
+    "STANDARD_LAPLACE",
+    "STANDARD_NORMAL",
+    "ExactRelease",
+    "RoundedNoise",
+    "UnitNoise",
+    "noisy_steps",
+]
 
 _WORD = 64  # bits
 _FINENESS = 10  # a grid step is 2^-10 of the scale, or less by up to a half
@@ -65,19 +73,18 @@ STANDARD_LAPLACE = UnitNoise(_laplace_magnitudes, exp_bounds)
 
 
 @dataclass(frozen=True, eq=False)
-class RoundedNoise:
-    """Independent noise of one kind with a scale for every coordinate, rounded to a grid.
+class ExactRelease(ABC):
+    """Noise that is added to vectors and rounded to a grid, without an error of doubles.
 
     Attributes:
-        scales: the scale of every coordinate; zero where nothing is released.
-        unit: the noise of scale one.
+        scales: the size of the noise in every coordinate; zero where nothing is released. The grid
+            depends on it alone.
 
-    **Guarantee**: `release` is distributed exactly as scale times noise plus value, in real
-    numbers, rounded to the nearest multiple of the grid; the grid depends on the scales alone.
+    **Guarantee**: `release` is distributed exactly as value plus noise, in real numbers, rounded to
+    the nearest multiple of the grid.
     """
 
     scales: Vector
-    unit: UnitNoise
 
     @property
     def grid(self) -> Vector:
@@ -86,27 +93,45 @@ class RoundedNoise:
 
     def release(self, value: Vector, source: RandomSource) -> Vector:
         """Return value plus noise, rounded; zero where the scale is zero."""
-        return self._rounded(exact_value(value, self._exponents), source)
+        return self._on_grid(exact_value(value, self._exponents), source)
 
     def release_sum(self, rows: Matrix, source: RandomSource) -> Vector:
         """Return the exact sum of rows plus noise, rounded; zero where the scale is zero."""
-        return self._rounded(exact_sum(rows, self._exponents), source)
+        return self._on_grid(exact_sum(rows, self._exponents), source)
 
     @cached_property
     def _exponents(self) -> NDArray[np.intc]:
         exponents: NDArray[np.intc] = np.frexp(self.scales)[1]
         return np.maximum(exponents - (1 + _FINENESS), _LEAST_EXPONENT)
 
-    def _rounded(self, value: GridValue, source: RandomSource) -> Vector:
+    def _on_grid(self, value: GridValue, source: RandomSource) -> Vector:
+        with np.errstate(over="ignore"):
+            released = np.ldexp(self._steps(value, source), self._exponents)
+        return np.where(self.scales > 0, released, 0.0)
+
+    @abstractmethod
+    def _steps(self, value: GridValue, source: RandomSource) -> Vector:
+        """Return the integers nearest to value plus noise, in grid steps."""
+
+
+@dataclass(frozen=True, eq=False)
+class RoundedNoise(ExactRelease):
+    """Independent noise of one kind with a scale for every coordinate, rounded to a grid.
+
+    Attributes:
+        unit: the noise of scale one.
+    """
+
+    unit: UnitNoise
+
+    def _steps(self, value: GridValue, source: RandomSource) -> Vector:
         ratios = np.ldexp(self.scales, -self._exponents)
-        released = np.empty(self.scales.size)
-        for start in range(0, released.size, _PORTION):
+        steps = np.empty(self.scales.size)
+        for start in range(0, steps.size, _PORTION):
             part = slice(start, start + _PORTION)
             portion = value.portion(start, start + _PORTION)
-            released[part] = noisy_steps(portion, ratios[part], self.unit, source)
-        with np.errstate(over="ignore"):
-            released = np.ldexp(released, self._exponents)
-        return np.where(self.scales > 0, released, 0.0)
+            steps[part] = noisy_steps(portion, ratios[part], self.unit, source)
+        return steps
 
 
 def noisy_steps(

@@ -10,7 +10,7 @@ import numpy as np
 
 from taut.accounting import PrivacyLoss, gaussian
 from taut.noise._clipping import Matrix, Vector
-from taut.noise._exact_release import STANDARD_NORMAL, RoundedNoise
+from taut.noise._exact_release import STANDARD_NORMAL, ExactRelease, RoundedNoise
 from taut.noise._mechanism import NoiseMechanism
 from taut.noise._secure import RandomSource, default_generator
 
@@ -86,7 +86,7 @@ class GaussianNoise(NoiseMechanism):
         return noise
 
     @cached_property
-    def _rounded(self) -> RoundedNoise | None:
+    def _rounded(self) -> ExactRelease | None:
         return None if self.basis is not None else RoundedNoise(self.scales, STANDARD_NORMAL)
 
     def _hidden(self, vector: Vector) -> Vector:

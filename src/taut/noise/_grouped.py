@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from taut import _validate
 from taut.accounting import PrivacyLoss, pure, zero
-from taut.errors import UnsoundConfiguration
+from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.noise._balls import LInfBall
 from taut.noise._boxes import Box
 from taut.noise._clipping import Vector
+from taut.noise._exact_release import ExactRelease
+from taut.noise._grouped_release import grouped_release
 from taut.noise._l1_outline import refuse_basis
 from taut.noise._mechanism import Certificate, NoiseMechanism
 from taut.noise._secure import RandomSource, default_generator
@@ -42,8 +45,9 @@ class GroupedNoise(NoiseMechanism):
         groups: the coordinates of every group.
         budgets: the epsilon of every group.
 
-    **Guarantee**: epsilon-DP with the sum of the budgets, for the adjacency of the box. Noise is
-    added in floating point: its low bits are not protected.
+    **Guarantee**: epsilon-DP with the sum of the budgets, for the adjacency of the box. `release`
+    rounds to a public grid, exactly, so that no low bits tell more; `sample` draws in floating
+    point: what it is added to is for experiments.
     """
 
     groups: tuple[NDArray[np.int64], ...] = field(repr=False)
@@ -88,6 +92,10 @@ class GroupedNoise(NoiseMechanism):
             noise[group] = length * widths[group] * (2 * generator.uniform(group.size) - 1)
         return noise
 
+    @cached_property
+    def _rounded(self) -> ExactRelease | None:
+        return grouped_release(_widths(self.sensitivity), self.groups, self.budgets)
+
     def _hidden(self, vector: Vector) -> Vector:
         return np.where(_widths(self.sensitivity) > 0, vector, 0.0)
 
@@ -108,8 +116,10 @@ def grouped_linf(
     (docs/theory/laplace-noise.md).
 
     Raises:
-        ValueError: for other sets, and for weights of the wrong shape.
+        ValueError: for other sets, for weights of the wrong shape, and for widths that are too far
+            apart.
         UnsoundConfiguration: for a box with a basis.
+        InfeasibleBudget: if no noise within floating point keeps the promise.
 
     Example:
         >>> from taut.noise import Box, grouped_linf, optimal_laplace
@@ -132,6 +142,11 @@ def grouped_linf(
         if costs.size != widths.size:
             raise ValueError(f"weights must hold {widths.size} numbers, got {costs.size}")
     groups, loads, exact = best_groups(costs * widths**2)
+    if sum(group.size for group in groups) != np.count_nonzero(widths):
+        raise ValueError(
+            "weights times squared widths must not vanish in floating point, got widths down to "
+            f"{widths[widths > 0].min()!r}; scale the coordinates"
+        )
     shares = np.cbrt(loads)
     budgets = shares * (target / math.fsum(shares) / _UP**2)
     budgets.setflags(write=False)
@@ -139,7 +154,13 @@ def grouped_linf(
     if not radius * _UP <= target:
         raise UnsoundConfiguration(f"the budgets sum to {radius!r}, above epsilon={target!r}")
     bound = math.fsum(shares) ** 3 / target**2
-    error = float((loads / budgets**2).sum())
+    with np.errstate(over="ignore", divide="ignore"):
+        error = float((loads / budgets**2).sum())
+    if not math.isfinite(error):
+        raise InfeasibleBudget(
+            f"no noise within floating point keeps epsilon={epsilon!r} for widths up to "
+            f"{widths.max()!r}"
+        )
     statement = "least among all partitions" if exact else "least among 2000 places to end groups"
     proof = Certificate(radius, error, bound if exact else 0.0, statement)
     return GroupedNoise(sensitivity, "total", proof, groups, budgets)

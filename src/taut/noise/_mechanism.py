@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from taut.accounting import PrivacyLoss
 from taut.noise._clipping import Vector
-from taut.noise._exact_release import RoundedNoise
+from taut.noise._exact_release import ExactRelease
 from taut.noise._secure import RandomSource, default_generator
 from taut.noise._sets import SensitivitySet
 
@@ -86,7 +86,7 @@ class NoiseMechanism(ABC):
         """The powers of two of which multiples are released, one per coordinate.
 
         Zero where nothing but a public constant is released; None if releases are in floating
-        point, because the noise is not independent along the coordinates.
+        point, because the noise lies along a basis.
         """
         rounded = self._rounded
         return None if rounded is None else rounded.grid
@@ -151,8 +151,8 @@ class NoiseMechanism(ABC):
         return self._rounded.release_sum(clipped, source)
 
     @property
-    def _rounded(self) -> RoundedNoise | None:
-        """The noise as independent noise of every coordinate, if it is that."""
+    def _rounded(self) -> ExactRelease | None:
+        """The noise on its grid, if it can be rounded exactly."""
         return None
 
     @abstractmethod

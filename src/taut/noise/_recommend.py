@@ -17,13 +17,13 @@ from taut.noise._boxes import Box
 from taut.noise._clipping import Vector
 from taut.noise._disparity import Disparity, disparity, laplace_threshold
 from taut.noise._gaussian_noise import GaussianNoise
-from taut.noise._grouped import grouped_linf
+from taut.noise._grouped import GroupedNoise, grouped_linf
 from taut.noise._laplace_noise import LaplaceNoise
 from taut.noise._mechanism import NoiseMechanism
 from taut.noise._optimal_gaussian import OBJECTIVES, optimal_gaussian
 from taut.noise._optimal_laplace import optimal_laplace
 from taut.noise._sets import SensitivitySet, frozen_vector
-from taut.noise._staircase import staircase
+from taut.noise._staircase import StaircaseNoise, staircase
 
 __all__ = ["NoiseOption", "Recommendation", "recommend"]
 
@@ -285,7 +285,7 @@ def _rounds_exactly(mechanism: NoiseMechanism) -> bool:
     """Say whether releases have a grid, without making it."""
     if isinstance(mechanism, GaussianNoise):
         return mechanism.basis is None
-    return isinstance(mechanism, LaplaceNoise)
+    return isinstance(mechanism, LaplaceNoise | GroupedNoise | StaircaseNoise)
 
 
 def _weights(weights: ArrayLike | None, dimension: int) -> Vector | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -11,17 +12,20 @@ from taut import _validate
 from taut.accounting import PrivacyLoss, pure
 from taut.errors import UnsoundConfiguration
 from taut.noise._clipping import Vector
+from taut.noise._exact_release import ExactRelease
 from taut.noise._l1_outline import l1_radius
 from taut.noise._mechanism import Certificate, NoiseMechanism
 from taut.noise._optimal_laplace import laplace_shape
 from taut.noise._secure import RandomSource, default_generator
 from taut.noise._sets import SensitivitySet
+from taut.noise._staircase_release import RoundedStaircase, draw_ball
 
 __all__ = ["StaircaseNoise", "radial_moment", "staircase"]
 
 _UP = 1 + 1e-11
 _LEAST = 1e-3  # of epsilon: below, steps are so many that the density is that of Laplace noise
-_TAIL = 60.0  # steps end where the density has fallen by exp(-60)
+_TAIL = 60.0  # sums for moments end where the density has fallen by exp(-60)
+_FINEST = 2.0**-16  # of a unit: the grid is made for noise of at least this size
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -39,7 +43,10 @@ class StaircaseNoise(NoiseMechanism):
         power: of the error.
 
     **Guarantee**: epsilon-DP for the adjacency of the set: the density falls with the norm, and
-    over a length of one by exp(epsilon) exactly. Noise is added in floating point.
+    over a length of one by exp(epsilon) exactly, without end. `release` rounds to a public grid,
+    exactly, so that no low bits tell more. The grid is as fine as the noise, up to 2^-27 units
+    (above an epsilon of about 22 the noise is smaller), so that values of 2^25 units are not cut.
+    `sample` draws in floating point: what it is added to is for experiments.
     """
 
     epsilon: float
@@ -68,27 +75,27 @@ class StaircaseNoise(NoiseMechanism):
         """Draw the noise of one release, from the secure generator unless another is given."""
         generator = default_generator() if generator is None else generator
         n = self.scales.size
-        ends, masses = _steps(self.epsilon, np.array(self.gamma), n)
-        cumulated = np.cumsum(masses)
-        step = int(np.searchsorted(cumulated, generator.uniform(1)[0] * cumulated[-1]))
-        low, high = ends[step] ** n, ends[step + 1] ** n
-        length = (low + float(generator.uniform(1)[0]) * (high - low)) ** (1 / n)
-        share = float(generator.uniform(1)[0]) if n == 2 else 1.0
-        signs = np.where(generator.integers_u64(n) & np.uint64(1), 1.0, -1.0)
-        parts = np.array([share, 1 - share][:n])
-        noise: Vector = self.scales * signs * length * parts
+        radius = draw_ball(self.epsilon, self.gamma, n, generator) + self.gamma
+        sides = 2 * generator.uniform(n) - 1
+        # In two dimensions the l1 ball is a turned square.
+        point = sides if n == 1 else np.array([sides[0] + sides[1], sides[0] - sides[1]]) / 2
+        noise: Vector = self.scales * (radius * point)
         return noise
 
     def density(self, points: Vector) -> Vector:
         """Return the density at every row of a table of points."""
         n = self.scales.size
         lengths = np.abs(np.atleast_2d(points) / self.scales).sum(axis=1)
-        whole = np.floor(lengths)
-        falls = whole + (lengths - whole >= self.gamma)
-        _, masses = _steps(self.epsilon, np.array(self.gamma), n)
+        falls = np.floor(lengths - self.gamma) + 1
+        _, weights = _balls(self.epsilon, self.gamma, n)
         ball = (2.0**n / math.factorial(n)) * float(np.prod(self.scales))
         heights: Vector = np.exp(-falls * self.epsilon)
-        return heights / (ball * float(masses.sum()))
+        return heights / (ball * -math.expm1(-self.epsilon) * float(weights.sum()))
+
+    @cached_property
+    def _rounded(self) -> ExactRelease | None:
+        sizes = np.maximum(self.coordinate_errors(1.0), _FINEST * self.scales)
+        return RoundedStaircase(sizes, self.scales, self.epsilon, self.gamma)
 
     def _hidden(self, vector: Vector) -> Vector:
         return np.where(self.scales > 0, vector, 0.0)
@@ -149,8 +156,13 @@ def staircase(sensitivity: SensitivitySet, *, epsilon: float, power: float = 1.0
 
 
 def radial_moment(epsilon: float, gamma: float, dimension: int, power: float) -> float:
-    """Return the expected power of the l1 norm of staircase noise with scales of one."""
-    return float(_moments(epsilon, np.array([gamma]), dimension, power)[0])
+    """Return the expected power of the l1 norm of staircase noise with scales of one.
+
+    The noise is uniform in a random ball, and in one of radius r the moment is n / (n + p) r^p.
+    """
+    radii, weights = _balls(epsilon, gamma, dimension)
+    moment = float((weights * radii**power).sum() / weights.sum())
+    return dimension / (dimension + power) * moment
 
 
 def _entry_moment(epsilon: float, gamma: float, n: int, p: float) -> float:
@@ -158,32 +170,16 @@ def _entry_moment(epsilon: float, gamma: float, n: int, p: float) -> float:
     return radial_moment(epsilon, gamma, n, p) / (1.0 if n == 1 else p + 1)
 
 
-def _moments(epsilon: float, gammas: Vector, n: int, power: float) -> Vector:
-    """Return moments of the norm for several gammas: sums of differences of powers."""
-    ends, masses = _steps(epsilon, gammas, n)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        grown = np.diff(ends ** (n + power), axis=-1) / np.diff(ends**n, axis=-1)
-    inner = np.where(masses > 0, masses * grown, 0.0)
-    result: Vector = n / (n + power) * inner.sum(axis=-1) / masses.sum(axis=-1)
-    return result
-
-
-def _steps(epsilon: float, gammas: Vector, n: int) -> tuple[Vector, Vector]:
-    """Return where steps end, and the mass of each up to a common factor."""
-    count = math.ceil(_TAIL / epsilon) + 2
-    whole = np.arange(count + 1.0)
-    shape = (*gammas.shape, 2 * count + 1)
-    ends = np.empty(shape)
-    ends[..., ::2] = whole
-    ends[..., 1::2] = whole[:-1] + gammas[..., None]
-    falls = (np.arange(2 * count) + 1) // 2
-    return ends, np.diff(ends**n, axis=-1) * np.exp(-epsilon * falls)
+def _balls(epsilon: float, gamma: float, n: int) -> tuple[Vector, Vector]:
+    """Return the radii of the balls of which the noise is a mixture, and their relative weights."""
+    falls = np.arange(math.ceil(_TAIL / epsilon) + 2.0)
+    radii: Vector = falls + gamma
+    return radii, radii**n * np.exp(-epsilon * falls)
 
 
 def _best_gamma(epsilon: float, n: int, p: float) -> float:
     """Return the part of a step with the least error: a grid, then the golden section."""
     grid = np.linspace(0.0, 1.0, 65)[1:-1]
-    # A moment at a time keeps the table small where steps are many.
     best = int(np.argmin([radial_moment(epsilon, float(g), n, p) for g in grid]))
     low, high = grid[best] - 1 / 64, grid[best] + 1 / 64
     for _ in range(40):
