@@ -21,11 +21,14 @@ import numpy as np
 import tables
 
 from taut.noise import (
+    Box,
     FiniteSet,
     SecureGenerator,
     discrete_gaussian_noise,
     discrete_laplace_noise,
+    gaussian_with_scales,
     grid_gaussian,
+    laplace_with_scales,
     optimal_gaussian,
 )
 
@@ -155,6 +158,9 @@ def samplers() -> tables.Table:
             ("NumPy laplace", least(lambda: numpy.laplace(size=DRAWS))),
             ("secure 64-bit words", least(lambda: secure.integers_u64(DRAWS))),
             ("secure normal numbers", least(lambda: secure.standard_normal(DRAWS))),
+            ("secure Laplace numbers", least(lambda: secure.standard_laplace(DRAWS))),
+            ("Gaussian release on its grid", least(released(gaussian_with_scales))),
+            ("Laplace release on its grid", least(released(laplace_with_scales))),
             *(
                 (f"exact discrete {name}, scale {scale:g}", least(lambda d=draw, s=scale: d(s)))
                 for name, draw in EXACT.items()
@@ -174,6 +180,12 @@ def samplers() -> tables.Table:
     return tables.Table("samplers", "Noise: random numbers", columns, rows, note)
 
 
+def released(make):
+    """Return a call that releases as many coordinates, each rounded exactly to its grid."""
+    noise, zeros = make(Box(np.ones(DRAWS)), np.full(DRAWS, PEER_SCALE)), np.zeros(DRAWS)
+    return lambda: noise.release(zeros)
+
+
 EXACT = {
     "Gaussian": lambda scale: discrete_gaussian_noise(scale, size=DRAWS),
     "Laplace": lambda scale: discrete_laplace_noise(scale, size=DRAWS),
@@ -188,6 +200,8 @@ def peers() -> tables.Table:
         "discrete Laplace": lambda: discrete_laplace_noise(PEER_SCALE, size=DRAWS),
         "Gaussian on a grid": lambda: grid.release(zeros),
         "Gaussian in floating point": lambda: PEER_SCALE * SECURE.standard_normal(DRAWS),
+        "Laplace on a grid": released(laplace_with_scales),
+        "Laplace in floating point": lambda: PEER_SCALE * SECURE.standard_laplace(DRAWS),
     }
     rows = []
     for kind, others in noise_peers.samplers(PEER_SCALE).items():
