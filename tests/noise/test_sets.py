@@ -1,10 +1,11 @@
 """Sensitivity sets hold what they say, clip into themselves and refuse what makes no sense."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taut.accounting import Adjacency
@@ -372,3 +373,80 @@ def _arguments(one):
         Polytope: ("vectors",),
     }
     return {name: getattr(one, name) for name in names.get(type(one), ("dimension", "radius"))}
+
+
+class TestRowsAreClippedAlone:
+    """What becomes of one record must not depend on the others, not even in its last bit."""
+
+    @staticmethod
+    def assert_alone(sensitivity, rows):
+        together = sensitivity.clip(rows)
+        for count in (1, 3, 7, 8, len(rows) - 1):
+            np.testing.assert_array_equal(sensitivity.clip(rows[:count]), together[:count])
+
+    @given(seed=st.integers(0, 10**6))
+    @settings(max_examples=15, deadline=None)
+    def test_ties_of_finite_sets(self, seed):
+        rng = np.random.default_rng(seed)
+        vectors = rng.normal(size=(21, 20))
+        pairs = rng.integers(21, size=(200, 2))
+        self.assert_alone(FiniteSet(vectors), (vectors[pairs[:, 0]] + vectors[pairs[:, 1]]) / 2)
+
+    def test_polytopes(self):
+        rng = np.random.default_rng(1)
+        self.assert_alone(Polytope(rng.normal(size=(7, 5))), 2 * rng.normal(size=(12, 5)))
+
+
+class TestNarrowCoordinates:
+    """A bound far below the longest vector is a bound all the same."""
+
+    def test_type_of_few_digits(self):
+        box = Box([1e6] + [3e-8] * 9)
+        clipped = box.clip(np.full((1, 10), 1.0, dtype=np.float16)).astype(np.float64)
+        assert (np.abs(clipped) <= box.widths).all()
+
+    @pytest.mark.parametrize("make", [Box, lambda w: Blocks([1, 1], l2=w)])
+    def test_nothing_outside_is_contained(self, make):
+        assert not make([1.0, 1e-40]).contains([0.0, 9e-13])
+        assert make([1.0, 1e-40]).contains([1.0, 1e-40])
+
+    @pytest.mark.parametrize("make", [Box, lambda w, **k: Blocks([1, 1], l2=w, **k)])
+    def test_refused_where_a_basis_would_lose_it(self, make):
+        turn = np.array([[1.0, 1.0], [1.0, -1.0]]) / np.sqrt(2)
+        with pytest.raises(ValueError, match=r"at least 1e-12 of the longest"):
+            make([1.0, 1e-40], basis=turn)
+
+
+def test_contributions_cannot_be_claimed():
+    with pytest.raises(TypeError, match="contributions"):
+        Box([1.0], contributions=Box([100.0]))
+
+
+def test_radii_cannot_be_changed():
+    both = LpIntersection(3, {1: 1.0, 2: 0.8})
+    with pytest.raises(TypeError):
+        both.radii[1.0] = 100.0
+    assert pickle.loads(pickle.dumps(both)) == both
+
+
+@pytest.mark.parametrize(
+    ("widths", "message"),
+    [
+        (np.ma.masked_invalid([1.0, np.nan]), "must not be masked"),
+        ([1.0, 2j], "must hold real numbers"),
+        ([True, False], "must hold real numbers"),
+        (["1", "2"], "must hold real numbers"),
+        ([1, 10**400], "must hold real numbers"),
+        ([[1.0], [1.0, 2.0]], "rows of one length"),
+    ],
+)
+def test_what_is_no_number_is_refused(widths, message):
+    with pytest.raises(ValueError, match=message):
+        Box(widths)
+    with pytest.raises(ValueError, match=message):
+        Box([1.0, 1.0]).clip(widths)
+
+
+def test_one_vector_has_no_differences():
+    with pytest.raises(ValueError, match="at least two"):
+        FiniteSet([[1.0, 2.0]]).differences()

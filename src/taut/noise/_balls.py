@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -24,6 +24,25 @@ from taut.noise._clipping import (
 from taut.noise._sets import Outline, SensitivitySet
 
 __all__ = ["L1Ball", "L2Ball", "LInfBall", "LpIntersection"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Radii(Mapping[float, float]):
+    """Radii by exponent that nobody can change."""
+
+    pairs: tuple[tuple[float, float], ...]
+
+    def __getitem__(self, p: float) -> float:
+        return dict(self.pairs)[p]
+
+    def __iter__(self) -> Iterator[float]:
+        return (p for p, _ in self.pairs)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __repr__(self) -> str:
+        return repr(dict(self.pairs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +83,7 @@ class LpIntersection(SensitivitySet):
         if not given:
             raise ValueError("radii must name at least one norm, got an empty mapping")
         tight = _tightened(given, self.dimension)
-        self._set("radii", dict(sorted(tight.items())))
+        self._set("radii", _Radii(tuple(sorted(tight.items()))))
         self._set("_notes", tuple(_tightenings(given, tight)))
 
     @property

@@ -13,7 +13,16 @@ from numpy.typing import ArrayLike
 from taut import _validate
 from taut.accounting import Adjacency
 from taut.noise._clipping import Matrix, Vector, project_l2_box, row_norms
-from taut.noise._sets import Outline, SensitivitySet, Source, frozen_vector, orthonormal
+from taut.noise._sets import (
+    SMALLEST_IN_BASIS,
+    Outline,
+    SensitivitySet,
+    Source,
+    frozen_vector,
+    gauges_of,
+    orthonormal,
+    refuse_thin,
+)
 
 __all__ = ["Blocks"]
 
@@ -71,9 +80,8 @@ class Blocks(SensitivitySet):
         allow_zero: bool = False,
         adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
         source: Source | str = Source.DECLARED,
-        contributions: SensitivitySet | None = None,
     ) -> None:
-        self._begin(adjacency, source, contributions)
+        self._begin(adjacency, source)
         self._set("allow_zero", bool(allow_zero))
         self._set("ranks", tuple(_validate.positive_integer(rank=rank) for rank in ranks))
         self._set("l2", self._per_block(frozen_vector(l2, "l2", allow_zero=self.allow_zero), "l2"))
@@ -82,6 +90,8 @@ class Blocks(SensitivitySet):
         self._set("basis", None if basis is None else self._fitting(basis))
         self._set("linf", None if linf is None else self._entry_bounds(linf))
         self._tighten()
+        if self.basis is not None:
+            refuse_thin(self.radii, "l2", self.max_l2)
 
     @property
     def max_l2(self) -> float:
@@ -109,19 +119,18 @@ class Blocks(SensitivitySet):
 
     def gauges(self, rows: Matrix) -> Vector:
         """Return the largest ratio of a norm and its bound."""
-        floor = 1e-12 * self.max_l2  # a block of radius zero is held to rounding: not released
+        # What a change of basis may leave in a block of radius zero, which is not released.
+        rounding = 0.0 if self.basis is None else SMALLEST_IN_BASIS * self.max_l2
         parts = self.parts(rows)
         norms = [row_norms(part, 2.0) for part in parts]
-        ratios = [n / max(c, floor) for n, c in zip(norms, self.l2, strict=True)]
+        ratios = list(gauges_of(np.stack(norms, axis=1), self.l2, rounding).T)
         if self.linf is not None:
-            ratios += [
-                row_norms(part, math.inf) / max(b, floor)
-                for part, b in zip(parts, self.linf, strict=True)
-            ]
+            largest = np.stack([row_norms(part, math.inf) for part in parts], axis=1)
+            ratios += list(gauges_of(largest, self.linf, rounding).T)
         if self.cap is not None:
             ratios.append(row_norms(np.stack(norms, axis=1), 2.0) / self.cap)
-        largest: Vector = np.max(ratios, axis=0)
-        return largest
+        result: Vector = np.max(ratios, axis=0)
+        return result
 
     def reach(self) -> Vector:
         """Return the bounds of every coordinate's block; in a basis, what all blocks can reach."""

@@ -14,12 +14,15 @@ from taut import _validate
 from taut.accounting import Adjacency
 from taut.noise._clipping import Matrix, Vector, clip_linf, project_l2_box, row_norms
 from taut.noise._sets import (
+    SMALLEST_IN_BASIS,
     Outline,
     SensitivitySet,
     Source,
     frozen_vector,
+    gauges_of,
     in_basis,
     orthonormal,
+    refuse_thin,
 )
 
 __all__ = ["Box"]
@@ -70,9 +73,8 @@ class Box(SensitivitySet):
         allow_zero: bool = False,
         adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
         source: Source | str = Source.DECLARED,
-        contributions: SensitivitySet | None = None,
     ) -> None:
-        self._begin(adjacency, source, contributions)
+        self._begin(adjacency, source)
         self._set("allow_zero", bool(allow_zero))
         self._set("widths", frozen_vector(widths, "widths", allow_zero=bool(allow_zero)))
         self._set("dimension", self.widths.size)
@@ -80,6 +82,8 @@ class Box(SensitivitySet):
         self._set("l2", None if l2 is None else _validate.positive(l2=l2))
         self._set("l1", None if l1 is None else _validate.positive(l1=l1))
         self._tighten()
+        if self.basis is not None:
+            refuse_thin(self.widths, "widths", self.max_l2)
 
     @cached_property
     def max_l2(self) -> float:
@@ -92,13 +96,17 @@ class Box(SensitivitySet):
     def gauges(self, rows: Matrix) -> Vector:
         """Return the largest ratio of coefficient and width, or of norm and bound."""
         coefficients = in_basis(rows, self.basis)
-        # A width of zero is held to the rounding of a change of basis: it is not released.
-        floor = np.maximum(self.widths, 1e-12 * self.max_l2)
-        result: Vector = (np.abs(coefficients) / floor).max(axis=1)
+        ratios = gauges_of(np.abs(coefficients), self.widths, self._rounding)
+        result: Vector = ratios.max(axis=1)
         for p, radius in ((2.0, self.l2), (1.0, self.l1)):
             if radius is not None:
                 result = np.maximum(result, row_norms(coefficients, p) / radius)
         return result
+
+    @property
+    def _rounding(self) -> float:
+        """What a change of basis may leave where the width is zero, which is not released."""
+        return 0.0 if self.basis is None else SMALLEST_IN_BASIS * self.max_l2
 
     def reach(self) -> Vector:
         """Return the widths; in a basis, what all coefficients together can reach."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from taut.accounting import Adjacency
-from taut.noise._clipping import Matrix, Vector, row_norms
+from taut.noise._clipping import Matrix, Vector, real_numbers, row_norms
 from taut.noise._sets import SensitivitySet, Source
 
 __all__ = ["FiniteSet", "Polytope"]
@@ -29,10 +29,9 @@ class _Vectors(SensitivitySet):
         *,
         adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
         source: Source | str = Source.DECLARED,
-        contributions: SensitivitySet | None = None,
     ) -> None:
-        self._begin(adjacency, source, contributions)
-        table = np.array(vectors, dtype=np.float64)
+        self._begin(adjacency, source)
+        table = np.array(real_numbers(vectors, "vectors"), dtype=np.float64)
         if table.ndim != 2 or not table.size:
             raise ValueError(
                 f"vectors must be a table with one vector per row, got shape {table.shape}"
@@ -92,14 +91,19 @@ class FiniteSet(_Vectors):
         return self._project(rows.astype(np.float64))
 
     def _nearest(self, rows: Matrix) -> NDArray[np.intp]:
-        scale = self.max_l2
-        far, near = np.clip(rows / scale, -1e100, 1e100), self.vectors / scale
-        distances = np.sum(near**2, axis=1)[None, :] - 2 * far @ near.T
-        nearest: NDArray[np.intp] = np.argmin(distances, axis=1)
+        far = np.clip(rows / self.max_l2, -1e100, 1e100)
+        # One vector at a time: a matrix product would round a row in view of the other rows.
+        distances = [row_norms(far - near, 2.0) for near in self.vectors / self.max_l2]
+        nearest: NDArray[np.intp] = np.argmin(distances, axis=0)
         return nearest
 
     def _doubled(self) -> Self:
         count = len(self.vectors)
+        if count == 1:
+            raise ValueError(
+                "vectors must be at least two for differences: with one, replacing a record "
+                "changes nothing"
+            )
         if count * (count - 1) // 2 > _MOST_PAIRS:
             raise ValueError(
                 f"vectors must be at most 632 to list all differences, got {count}; "
@@ -133,10 +137,8 @@ class Polytope(_Vectors):
         left, sizes, right = self._decomposed
         largest = np.abs(rows).max(axis=1)
         unit = rows / np.where(largest > 0, largest, 1.0)[:, None]
-        within = unit @ right.T
-        outside = np.linalg.norm(unit - within @ right, axis=1) > 1e-9 * np.linalg.norm(
-            unit, axis=1
-        )
+        within = _by_rows(unit, right)
+        outside = row_norms(unit - _by_rows(within, right.T), 2.0) > 1e-9 * row_norms(unit, 2.0)
         table = (left * sizes).T
         found = [
             math.inf if out else _gauge(table, row)
@@ -150,7 +152,7 @@ class Polytope(_Vectors):
         right = self._decomposed[2]
         largest = np.abs(rows).max(axis=1)[:, None]
         unit = rows / np.where(largest > 0, largest, 1.0)
-        spanned = unit @ right.T @ right
+        spanned = _by_rows(_by_rows(unit, right), right.T)
         gauges = self.gauges(spanned)[:, None]
         # At most as long as the row was, and at most on the boundary.
         lengths = np.minimum(largest, 1 / np.where(gauges > 0, gauges, 1.0))
@@ -166,6 +168,12 @@ class Polytope(_Vectors):
 
     def _doubled(self) -> Self:
         return replace(self, vectors=2 * self.vectors)
+
+
+def _by_rows(rows: Matrix, others: Matrix) -> Matrix:
+    """Return rows @ others.T, every row to the last bit as if it were alone."""
+    others = np.ascontiguousarray(others)
+    return np.stack([(rows * other).sum(axis=1) for other in others], axis=1)
 
 
 def _gauge(table: Matrix, row: Vector) -> float:

@@ -18,16 +18,21 @@ from taut.errors import UnsoundConfiguration
 from taut.noise._clipping import Matrix, Vector, as_table
 
 __all__ = [
+    "SMALLEST_IN_BASIS",
     "Outline",
     "SensitivitySet",
     "Source",
     "checked_vector",
     "frozen_vector",
+    "gauges_of",
     "in_basis",
     "orthonormal",
+    "refuse_thin",
 ]
 
 _ROUNDING = 1e-12
+SMALLEST_IN_BASIS = 1e-12
+"""Relative to the longest vector: what is narrower is lost in a change of basis."""
 _DEFECT = {"d": 1e-6, "f": 1e-4}  # how far a basis may be from orthonormal, by its precision
 
 
@@ -82,7 +87,7 @@ class SensitivitySet(ABC):
 
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     source: Source = Source.DECLARED
-    contributions: SensitivitySet | None = field(default=None, repr=False)
+    contributions: SensitivitySet | None = field(default=None, init=False, repr=False)
     dimension: int = field(init=False, repr=False)
     _notes: tuple[str, ...] = field(default=(), init=False, repr=False, compare=False)
 
@@ -94,16 +99,10 @@ class SensitivitySet(ABC):
             names = ", ".join(repr(str(member)) for member in Source)
             raise ValueError(f"source must be one of {names}, got {self.source!r}") from None
 
-    def _begin(
-        self,
-        adjacency: Adjacency | str,
-        source: Source | str,
-        contributions: SensitivitySet | None,
-    ) -> None:
+    def _begin(self, adjacency: Adjacency | str, source: Source | str) -> None:
         """Set what all sets have, for those with a constructor of their own."""
         self._set("adjacency", adjacency)
         self._set("source", source)
-        self._set("contributions", contributions)
         SensitivitySet.__post_init__(self)
 
     @property
@@ -134,7 +133,7 @@ class SensitivitySet(ABC):
 
     def contains(self, vector: ArrayLike, tolerance: float = _ROUNDING) -> bool:
         """Say whether a vector lies in the set, scaled by 1 + tolerance."""
-        (row,) = as_table(np.atleast_1d(np.asarray(vector)), self.dimension, "raise")
+        (row,) = as_table(np.atleast_1d(real_numbers(vector, "vector")), self.dimension, "raise")
         return bool(self.gauges(row[None, :])[0] <= 1 + tolerance)
 
     def clip(self, rows: ArrayLike, non_finite: str = "zero") -> Matrix:
@@ -162,7 +161,7 @@ class SensitivitySet(ABC):
                 "clipped to it; declare what one record contributes (adjacency='zero_out', say), "
                 "clip to that and use its differences()"
             )
-        given = np.asarray(rows)
+        given = real_numbers(rows, "rows")
         table = as_table(given, self.dimension, non_finite)
         kept = given.dtype if given.dtype in (np.float32, np.float16) else np.dtype(np.float64)
         clipped = self._inside(self._project(table).astype(kept))
@@ -182,7 +181,9 @@ class SensitivitySet(ABC):
                 "the set is already one of replace-one differences; "
                 "take differences() of the set of contributions"
             )
-        return replace(self._doubled(), adjacency=Adjacency.REPLACE, contributions=self)
+        doubled = replace(self._doubled(), adjacency=Adjacency.REPLACE)
+        doubled._set("contributions", self)
+        return doubled
 
     def outline(self, *, by_axis: bool = False) -> Outline:
         """Return the blocks and radii that Gaussian noise is fitted to.
@@ -257,6 +258,28 @@ def orthonormal(basis: ArrayLike, dimension: int) -> Matrix:
     return columns
 
 
+def gauges_of(lengths: Matrix, bounds: Vector, rounding: float) -> Matrix:
+    """Return lengths over bounds, of shape (rows, bounds).
+
+    Where a bound is zero, nothing more than `rounding` is inside.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratios = lengths / np.where(bounds > 0, bounds, rounding)
+    return np.where(lengths > 0, ratios, 0.0)
+
+
+def refuse_thin(bounds: Vector, name: str, longest: float) -> None:
+    """Raise for bounds that are lost in the rounding of a change of basis."""
+    thin = (bounds > 0) & (bounds < SMALLEST_IN_BASIS * longest)
+    if thin.any():
+        bad = int(np.argmax(thin))
+        raise ValueError(
+            f"{name} must be zero or at least {SMALLEST_IN_BASIS:g} of the longest vector in a "
+            f"basis, got {name}[{bad}]={float(bounds[bad])!r}; widen it, or drop the direction "
+            "with zero and allow_zero=True"
+        )
+
+
 def in_basis(rows: Matrix, basis: Matrix | None) -> Matrix:
     """Return the coefficients of the rows."""
     return rows if basis is None else rows @ basis
@@ -264,14 +287,15 @@ def in_basis(rows: Matrix, basis: Matrix | None) -> Matrix:
 
 def frozen_vector(values: ArrayLike, name: str, *, allow_zero: bool) -> Vector:
     """Return finite numbers above zero (or, on request, at least zero) as a read-only vector."""
-    vector = checked_vector(np.array(values, dtype=np.float64), name, allow_zero=allow_zero)
+    copied = np.array(real_numbers(values, name), dtype=np.float64)
+    vector = checked_vector(copied, name, allow_zero=allow_zero)
     vector.setflags(write=False)
     return vector
 
 
 def checked_vector(values: ArrayLike, name: str, *, allow_zero: bool) -> Vector:
     """Return finite numbers above zero (or at least zero) as a vector, not copied if it is one."""
-    vector = np.asarray(values, dtype=np.float64)
+    vector = np.asarray(real_numbers(values, name), dtype=np.float64)
     if vector.ndim != 1 or not vector.size:
         raise ValueError(f"{name} must be a non-empty vector, got shape {vector.shape}")
     smallest, largest = float(vector.min()), float(vector.max())  # NaN comes through
