@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from taut.accounting import Adjacency
 from taut.accounting._adjacency import as_adjacency
 from taut.errors import UnsoundConfiguration
-from taut.noise._clipping import Matrix, Vector, as_table
+from taut.noise._clipping import Matrix, Vector, as_table, real_numbers
 
 __all__ = [
     "SMALLEST_IN_BASIS",
