@@ -1,0 +1,1 @@
+"""Private training with PyTorch: plan, sample, clip, add noise, step."""
