@@ -45,10 +45,10 @@ class PrivateGradient:
         generator: RandomSource | None = None,
     ) -> None:
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        self.parameters = [parameter for _, parameter in named]
+        self.parameters: list[Tensor] = [parameter for _, parameter in named]
         self.clipping = clipping
         groups = clipping.groups([name for name, _ in named])
-        self._group_of = dict(zip(self.parameters, groups, strict=True))
+        self._group_of: dict[Tensor, int] = dict(zip(self.parameters, groups, strict=True))
         self._scales = list(scales)
         self._expected = expected_batch_size
         self._generator = default_generator() if generator is None else generator

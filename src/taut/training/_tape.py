@@ -128,7 +128,7 @@ class _Open(torch.autograd.Function):
 
 def _opened(output: Tensor) -> Tensor:
     anchor = torch.empty(0, device=output.device, requires_grad=True)
-    opened: Tensor = _Open.apply(output, anchor)
+    opened: Tensor = _Open.apply(output, anchor)  # type: ignore[no-untyped-call]
     return opened
 
 
