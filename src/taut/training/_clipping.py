@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,7 +21,18 @@ class Clipping(ABC):
     """How long an example's gradient may be: a strategy that the plan and the step share.
 
     Parameters fall into groups; a strategy sees the norm of every group and answers with weights.
+    A strategy that needs the coordinates themselves sets `needs_rows` and has `clip_rows` instead.
     """
+
+    needs_rows: ClassVar[bool] = False
+    """Whether gradients are written out and given to `clip_rows`; slower than by their norms."""
+
+    def clip_rows(self, rows: Tensor) -> Tensor:
+        """Return clipped gradients, finite and of shape (examples, coordinates) as given.
+
+        Coordinates are in the order of `sensitivity`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} clips by norms, not by coordinates")
 
     @abstractmethod
     def groups(self, names: Sequence[str]) -> list[int]:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from taut.training._records import MOST_ROW_BYTES, Record, squared_lengths, without
+from taut.training._records import (
+    ALL,
+    MOST_ROW_BYTES,
+    Record,
+    Rows,
+    parts_of,
+    squared_lengths,
+    without,
+)
 
 __all__ = ["Convolution", "Geometry"]
 
@@ -39,35 +47,24 @@ class Convolution(Record):
         self.inputs = inputs
         self.grads = grads
         self.geometry = geometry
-        self._written: Tensor | None = None
 
-    def rows(self) -> Tensor:
-        if self._written is not None:
-            return self._written
-        return self._rows_of(slice(0, self.batch))
+    def cheapest(self) -> Record:
+        whole = self.parameter.numel() * self.grads.element_size() * self.batch
+        return Rows(self.parameter, self.rows()) if whole <= MOST_ROW_BYTES else self
 
     def squared_norms(self) -> Tensor:
-        one = self.parameter.numel() * self.grads.element_size()
-        if one * self.batch <= MOST_ROW_BYTES:
-            self._written = self.rows()
-            return squared_lengths(self._written)
-        step = max(1, MOST_ROW_BYTES // one)
-        parts = [slice(i, i + step) for i in range(0, self.batch, step)]
-        return torch.cat([squared_lengths(self._rows_of(part)) for part in parts])
+        parts = parts_of(self.batch, self.parameter.numel() * self.grads.element_size())
+        return torch.cat([squared_lengths(self.rows(part)) for part in parts])
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        if self._written is not None:
-            return (weights @ self._written).view(self.parameter.shape)
         scaled = self.grads * weights.view(-1, *[1] * (self.grads.dim() - 1))
         return _weight_gradient(scaled, self.inputs, self.parameter, self.geometry)
 
     def drop(self, examples: Tensor) -> None:
         self.inputs = without(self.inputs, examples)
         self.grads = without(self.grads, examples)
-        if self._written is not None:
-            self._written = without(self._written, examples)
 
-    def _rows_of(self, part: slice) -> Tensor:
+    def rows(self, part: slice = ALL) -> Tensor:
         grads, inputs = self.grads[part], self.inputs[part]
         if self._is_pointwise():
             rows = self._pointwise(grads, inputs)

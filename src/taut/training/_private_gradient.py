@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from taut import _validate
+from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
+from taut.training._check_model import check_model
 from taut.training._clipping import Clipping
+from taut.training._materialised import LossFunction, Materialised, apply, batch_size
 from taut.training._normal import fill_normal
-from taut.training._records import OuterProduct, Record, squared_lengths
+from taut.training._records import Record, parts_of
+from taut.training._self_check import check_examples, check_losses
 from taut.training._tape import Tape
 
-__all__ = ["PrivateGradient"]
+__all__ = ["Backend", "PrivateGradient"]
+
+Backend: TypeAlias = Literal["auto", "bookkeeping", "materialised"]
+"""How per-example gradients are had: kept as factors, or written out by `torch.func`."""
 
 _ROUNDING = 1 + 1e-4  # norms and sums in float32 are off by less
 
@@ -27,8 +36,18 @@ class PrivateGradient:
         scales: the standard deviation of the noise in every group of the clipping.
         expected_batch_size: what the noisy sum is divided by, whatever the batch holds.
         generator: where noise comes from, by default the secure generator.
+        backend: "bookkeeping" records the model's layers and is the faster; "materialised" serves
+            every model that `torch.func` does, through `accumulate_batch` alone; "auto" takes the
+            first if all trainable parameters belong to layers that can be recorded.
+        compile: hand the materialised back end to `torch.compile`.
+        self_check: compare the first batch with plain autograd, and its examples with each other.
 
-    `absorb` takes one physical batch after the other; `finish` adds the noise and sets `grad`.
+    `accumulate_batch`, `accumulate` or `absorb` take one physical batch after the other; `finish`
+    adds the noise and sets `grad`.
+
+    Raises:
+        UnsoundConfiguration: if the model mixes examples or cannot be recorded; also later, when a
+            batch shows it.
 
     **Guarantee**: `finish` releases a sum over examples in the sensitivity set of the clipping plus
     independent normal noise; the realised batch size enters nowhere else. An example whose gradient
@@ -43,59 +62,156 @@ class PrivateGradient:
         scales: Sequence[float],
         expected_batch_size: float,
         generator: RandomSource | None = None,
+        backend: Backend = "auto",
+        compile: bool = False,  # noqa: A002
+        self_check: bool = True,
     ) -> None:
-        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        self.parameters: list[Tensor] = [parameter for _, parameter in named]
+        check_model(model)
+        self.model = model
+        self._names = {p: name for name, p in model.named_parameters() if p.requires_grad}
+        self.parameters: list[Tensor] = list(self._names)
+        if not self.parameters:
+            raise ValueError("model has no trainable parameters; set requires_grad on some")
         self.clipping = clipping
-        groups = clipping.groups([name for name, _ in named])
+        groups = clipping.groups(list(self._names.values()))
         self._group_of: dict[Tensor, int] = dict(zip(self.parameters, groups, strict=True))
-        self._scales = list(scales)
-        self._expected = expected_batch_size
+        self._scales = [_validate.non_negative(scales=scale) for scale in scales]
+        self._expected = _validate.positive(expected_batch_size=expected_batch_size)
         self._generator = default_generator() if generator is None else generator
         self._totals: dict[Tensor, Tensor] = {}
-        self.tape = Tape(model)
+        self._to_check = self_check
+        self._materialised = Materialised(model, compile=compile)
+        self._tape = _tape(model, backend)
         self.dropped = 0
         """Examples of this logical batch that contributed zero; not for publication."""
+
+    @property
+    def backend(self) -> Backend:
+        """The back end that is used."""
+        return "materialised" if self._tape is None else "bookkeeping"
+
+    @property
+    def tape(self) -> Tape:
+        """The tape of the book-keeping back end."""
+        if self._tape is None:
+            raise UnsoundConfiguration(
+                "this model is served by the materialised back end, which needs the inputs and "
+                "the loss function: call accumulate_batch(inputs, targets, loss_fn)"
+            )
+        return self._tape
+
+    def accumulate_batch(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
+        """Absorb the gradients of one physical batch, and return its losses.
+
+        Args:
+            inputs: one tensor, or a tuple or mapping of arguments, examples first in all tensors.
+            targets: given to the loss function, examples first; None if it needs none.
+            loss_fn: takes outputs and targets, and returns one loss per example.
+        """
+        batch = batch_size(inputs)
+        if batch == 0:
+            return torch.zeros(0, device=self.parameters[0].device)
+        if self._tape is None:
+            losses = []
+            for records, values in self._materialised.records(inputs, targets, loss_fn):
+                self._absorb(records, len(values))
+                losses.append(values)
+            return torch.cat(losses)
+        if self._to_check:
+            check_examples(self.model, self._tape, self._names, inputs, targets, loss_fn)
+            self._to_check = False
+        return self.accumulate(lambda: loss_fn(apply(self.model, inputs), targets))
 
     def accumulate(self, losses: Callable[[], Tensor]) -> Tensor:
         """Run a forward pass that returns one loss per example, and absorb its gradients."""
         with self.tape.recording():
             values = losses()
-        torch.autograd.backward(values.sum())
+        if values.dim() != 1:
+            raise ValueError(
+                f"losses must be one per example, got shape {tuple(values.shape)}; use "
+                "reduction='none' and sum over all axes but the first"
+            )
+        if self._to_check and len(values):
+            check_losses(self.tape, self._names, values)
+            self._to_check = False
+        if len(values):
+            torch.autograd.backward(values.sum())
         self.absorb(len(values))
         return values.detach()
 
     def absorb(self, batch: int) -> None:
         """Clip what the tape holds of the last backward pass, and add it to the sum."""
+        if batch == 0:
+            self.tape.clear()
+            return
         records = self.tape.records(batch)
-        weights = self._weights(records, batch)
-        for parameter, uses in records.items():
-            weight = weights[self._group_of[parameter]]
-            while uses:
-                self._add(parameter, uses.pop().weighted_sum(weight))
+        if len(records) != len(self.parameters):
+            self._refuse_missing(records)
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                raise UnsoundConfiguration(
+                    f"parameter {self._names[parameter]!r} also got a gradient outside of its "
+                    "layer, such as from a penalty in the loss; use the optimizer's weight_decay, "
+                    "and parameters only through their layers"
+                )
+        self._absorb(records, batch)
 
     def finish(self) -> None:
         """Add noise to the sum, divide, and set the gradients; the next logical batch begins."""
         noise = self._noise()
         for parameter, part in zip(self.parameters, noise, strict=True):
             total = self._totals.pop(parameter, None)
-            parameter.grad = part if total is None else part.add_(total)
+            summed = part if total is None else part.add_(total)
+            parameter.grad = summed.to(parameter.dtype)
         self.dropped = 0
 
-    def _weights(self, records: Mapping[Tensor, list[Record]], batch: int) -> Tensor:
+    def _absorb(self, records: Mapping[Tensor, Record], batch: int) -> None:
+        if self.clipping.needs_rows:
+            self._absorb_rows(records, batch)
+            return
+        weights = self._weights(records, batch)
+        for parameter, record in records.items():
+            self._add(parameter, record.weighted_sum(weights[self._group_of[parameter]]))
+
+    def _absorb_rows(self, records: Mapping[Tensor, Record], batch: int) -> None:
+        """Clip by coordinates, in the order of groups and parameters, part of the batch by part."""
+        ordered = sorted(self.parameters, key=self._group_of.__getitem__)
+        sizes = [parameter.numel() for parameter in ordered]
+        for part in parts_of(batch, 4 * sum(sizes)):
+            rows = torch.cat([records[parameter].rows(part) for parameter in ordered], 1)
+            lost = ~rows.isfinite().all(1)
+            self.dropped += int(lost.sum())
+            rows[lost] = 0.0
+            total = self.clipping.clip_rows(rows).sum(0).div_(self._expected)
+            for parameter, piece in zip(ordered, total.split(sizes), strict=True):
+                self._add(parameter, piece.view(parameter.shape))
+
+    def _weights(self, records: Mapping[Tensor, Record], batch: int) -> Tensor:
         """Return clipping weights over the expected batch size, of shape (groups, batch)."""
-        first = self.parameters[0]
-        squares = torch.zeros(len(self._scales), batch, device=first.device)
-        for parameter, uses in records.items():
-            squares[self._group_of[parameter]] += _squared_norms(uses)
-        lost = ~squares.sum(0).isfinite()
-        if lost.any():
+        norms: list[list[Tensor]] = [[] for _ in self._scales]
+        for parameter, record in records.items():
+            norms[self._group_of[parameter]].append(record.squared_norms())
+        empty = torch.zeros(batch, dtype=self._dtype(), device=self.parameters[0].device)
+        squares = torch.stack([torch.stack(group).sum(0) if group else empty for group in norms])
+        if not bool(squares.sum().isfinite()):
+            lost = ~squares.isfinite().all(0)
             self.dropped += int(lost.sum())
             squares[:, lost] = 0.0
-            for uses in records.values():
-                for record in uses:
-                    record.drop(lost)
+            for record in records.values():
+                record.drop(lost)
         return self.clipping.weights(squares).div_(self._expected)
+
+    def _refuse_missing(self, records: Mapping[Tensor, Record]) -> None:
+        for parameter in self.parameters:
+            if parameter not in records:
+                raise UnsoundConfiguration(
+                    f"parameter {self._names[parameter]!r} got no gradient from this batch; freeze "
+                    "it with requires_grad_(False) if the loss does not depend on it, or call its "
+                    "layer (not a function on its weight) in the forward pass"
+                )
+        raise UnsoundConfiguration(
+            "a parameter became trainable after PrivateGradient was made; make a new one"
+        )
 
     def _add(self, parameter: Tensor, part: Tensor) -> None:
         if parameter in self._totals:
@@ -103,29 +219,35 @@ class PrivateGradient:
         else:
             self._totals[parameter] = part
 
+    def _dtype(self) -> torch.dtype:
+        """Return float64 if a parameter has it, else float32, in which noise is added."""
+        double = any(parameter.dtype == torch.float64 for parameter in self.parameters)
+        return torch.float64 if double else torch.float32
+
     def _noise(self) -> list[Tensor]:
         """Return noise for every parameter, drawn for a whole group at once."""
         noise: dict[Tensor, Tensor] = {}
         for group, scale in enumerate(self._scales):
             members = [p for p in self.parameters if self._group_of[p] == group]
-            first = members[0]
-            flat = torch.zeros(sum(p.numel() for p in members), dtype=first.dtype)
+            flat = torch.zeros(sum(p.numel() for p in members), dtype=self._dtype())
             if scale > 0:
                 fill_normal(flat, scale * _ROUNDING / self._expected, self._generator)
-            parts = torch.split(flat.to(first.device), [p.numel() for p in members])
-            noise |= {p: part.view(p.shape) for p, part in zip(members, parts, strict=True)}
+            parts = torch.split(flat, [p.numel() for p in members])
+            for parameter, part in zip(members, parts, strict=True):
+                noise[parameter] = part.view(parameter.shape).to(parameter.device)
         return [noise[p] for p in self.parameters]
 
 
-def _squared_norms(uses: list[Record]) -> Tensor:
-    """Return the squared norms of the sum of all uses of one parameter."""
-    if len(uses) == 1:
-        return uses[0].squared_norms()
-    products = [use for use in uses if isinstance(use, OuterProduct)]
-    if len(products) < len(uses):
-        return squared_lengths(torch.stack([use.rows() for use in uses]).sum(0))
-    total = torch.stack([use.squared_norms() for use in products]).sum(0)
-    for i, one in enumerate(products):
-        for other in products[:i]:
-            total += 2 * one.inner(other)
-    return total
+def _tape(model: nn.Module, backend: Backend) -> Tape | None:
+    if backend not in ("auto", "bookkeeping", "materialised"):
+        raise ValueError(
+            f"backend must be 'auto', 'bookkeeping' or 'materialised', got backend={backend!r}"
+        )
+    if backend == "materialised":
+        return None
+    try:
+        return Tape(model)
+    except UnsoundConfiguration:
+        if backend == "bookkeeping":
+            raise
+        return None

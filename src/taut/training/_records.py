@@ -8,11 +8,27 @@ cheaper way to both.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-__all__ = ["MOST_ROW_BYTES", "OuterProduct", "Record", "Rows", "squared_lengths"]
+__all__ = [
+    "ALL",
+    "MOST_ROW_BYTES",
+    "Blocks",
+    "OuterProduct",
+    "Record",
+    "Rows",
+    "Sum",
+    "merged",
+    "parts_of",
+    "squared_lengths",
+    "without",
+]
+
+ALL = slice(None)
+"""All examples of a batch."""
 
 MOST_ROW_BYTES = 16 * 2**20
 """The most that one record keeps of gradients written out; more is slow to allocate anew."""
@@ -20,7 +36,7 @@ MOST_ROW_BYTES = 16 * 2**20
 _FLOPS_PER_BYTE = 10.0  # of gradients written out and read again, measured on CPUs
 _FLOPS_PER_PAIR = 30.0  # of an entry of a Gram matrix, for what is done to it elementwise
 _ROWS_SLOWDOWN = 1.25  # of many small products over a large one
-_DOUBT = 2.0**-21  # relative to the sum of lengths, squared: what float32 may lose to cancellation
+_DOUBT = 4.0  # roundings, relative to the sum of lengths, squared: what cancellation may hide
 
 
 class Record(ABC):
@@ -35,9 +51,13 @@ class Record(ABC):
         self.parameter = parameter
         self.batch = batch
 
+    def cheapest(self) -> Record:
+        """Return the same gradients written out, if that is the cheaper way, or this record."""
+        return self
+
     @abstractmethod
-    def rows(self) -> Tensor:
-        """Return the gradients, of shape (batch, parameter.numel())."""
+    def rows(self, part: slice = ALL) -> Tensor:
+        """Return the gradients of a part of the batch, of shape (examples, parameter.numel())."""
 
     @abstractmethod
     def squared_norms(self) -> Tensor:
@@ -64,8 +84,8 @@ class Rows(Record):
         super().__init__(parameter, len(rows))
         self._rows = rows.reshape(len(rows), -1)
 
-    def rows(self) -> Tensor:
-        return self._rows
+    def rows(self, part: slice = ALL) -> Tensor:
+        return self._rows[part]
 
     def squared_norms(self) -> Tensor:
         return squared_lengths(self._rows)
@@ -95,29 +115,28 @@ class OuterProduct(Record):
         super().__init__(parameter, len(left))
         self.left = left
         self.right = right
-        self._written: Tensor | None = None
 
     @property
     def positions(self) -> int:
         """The number of positions of an example."""
         return self.right.shape[1]
 
-    def rows(self) -> Tensor:
-        if self._written is not None:
-            return self._written
-        left = self.left
-        if left.dtype == torch.long:
-            rows = self.right.new_zeros(self.batch, *self.parameter.shape)
-            index = left[..., None].expand_as(self.right)
-            return rows.scatter_add_(1, index, self.right).view(self.batch, -1)
-        return torch.bmm(left.transpose(1, 2), self.right).view(self.batch, -1)
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the left factors are places of a one."""
+        return self.left.dtype == torch.long
+
+    def rows(self, part: slice = ALL) -> Tensor:
+        left, right = self.left[part], self.right[part]
+        if self.is_sparse:
+            rows = right.new_zeros(len(left), *self.parameter.shape)
+            index = left[..., None].expand_as(right)
+            return rows.scatter_add_(1, index, right).view(len(left), -1)
+        return torch.bmm(left.transpose(1, 2), right).view(len(left), -1)
 
     def squared_norms(self) -> Tensor:
-        if self.positions == 1 and self.left.dtype != torch.long:
+        if self.positions == 1 and not self.is_sparse:
             return squared_lengths(self.left[:, 0]) * squared_lengths(self.right[:, 0])
-        if self._rows_are_cheaper():
-            self._written = self.rows()
-            return squared_lengths(self._written)
         return self._inner(self).sum((1, 2)) + self._doubt()
 
     def inner(self, other: OuterProduct) -> Tensor:
@@ -125,10 +144,8 @@ class OuterProduct(Record):
         return self._inner(other).sum((1, 2))
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        if self._written is not None:
-            return (weights @ self._written).view(self.parameter.shape)
         right = self.right
-        if self.left.dtype == torch.long:
+        if self.is_sparse:
             total = right.new_zeros(self.parameter.shape)
             return total.index_add_(
                 0, self.left.flatten(), (right * weights[:, None, None]).flatten(0, 1)
@@ -141,15 +158,16 @@ class OuterProduct(Record):
         return left.reshape(-1, p).T @ right.reshape(-1, d)
 
     def drop(self, examples: Tensor) -> None:
-        if self.left.dtype != torch.long:
+        if not self.is_sparse:
             self.left = without(self.left, examples)
         self.right = without(self.right, examples)
-        if self._written is not None:
-            self._written = without(self._written, examples)
+
+    def cheapest(self) -> Record:
+        if self.is_sparse or self.positions == 1 or not self._rows_are_cheaper():
+            return self
+        return Rows(self.parameter, self.rows())
 
     def _rows_are_cheaper(self) -> bool:
-        if self.left.dtype == torch.long:
-            return False
         p, d = self.parameter.shape
         size = self.batch * p * d * self.right.element_size()
         if size > MOST_ROW_BYTES:
@@ -166,9 +184,99 @@ class OuterProduct(Record):
     def _doubt(self) -> Tensor:
         """Return what rounding may hide of a norm: much if long contributions cancel out."""
         lengths = squared_lengths(self.right)
-        if self.left.dtype != torch.long:
+        if not self.is_sparse:
             lengths = lengths * squared_lengths(self.left)
-        return _DOUBT * lengths.sqrt().sum(1).square()
+        doubt = _DOUBT * torch.finfo(lengths.dtype).eps
+        return lengths.sqrt().sum(1).square() * doubt
+
+
+class Blocks(Record):
+    """Gradients of a matrix of which every record knows some rows, without overlap and in order.
+
+    Args:
+        parameter: the whole matrix.
+        parts: one record for every block of rows.
+    """
+
+    def __init__(self, parameter: Tensor, parts: Sequence[Record]) -> None:
+        super().__init__(parameter, parts[0].batch)
+        self.parts = parts
+
+    def rows(self, part: slice = ALL) -> Tensor:
+        return torch.cat([block.rows(part) for block in self.parts], 1)
+
+    def squared_norms(self) -> Tensor:
+        return torch.stack([block.squared_norms() for block in self.parts]).sum(0)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        return torch.cat([block.weighted_sum(weights) for block in self.parts])
+
+    def drop(self, examples: Tensor) -> None:
+        for block in self.parts:
+            block.drop(examples)
+
+
+class Sum(Record):
+    """Gradients of a parameter that was used several times.
+
+    Args:
+        uses: the records of its uses.
+    """
+
+    def __init__(self, uses: Sequence[Record]) -> None:
+        super().__init__(uses[0].parameter, uses[0].batch)
+        self.uses = uses
+
+    def rows(self, part: slice = ALL) -> Tensor:
+        first, *rest = (use.rows(part) for use in self.uses)
+        return sum(rest, start=first)
+
+    def squared_norms(self) -> Tensor:
+        products = [use for use in self.uses if isinstance(use, OuterProduct)]
+        if len(products) < len(self.uses):
+            size = self.parameter.numel() * self.parameter.element_size()
+            return torch.cat([squared_lengths(self.rows(p)) for p in parts_of(self.batch, size)])
+        total = torch.stack([use.squared_norms() for use in products]).sum(0)
+        for i, one in enumerate(products):
+            for other in products[:i]:
+                total += 2 * one.inner(other)
+        return total.clamp_(min=0.0)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        first, *rest = (use.weighted_sum(weights) for use in self.uses)
+        return sum(rest, start=first)
+
+    def drop(self, examples: Tensor) -> None:
+        for use in self.uses:
+            use.drop(examples)
+
+
+def merged(uses: Sequence[Record]) -> Record:
+    """Return one record for all uses of a parameter in a batch.
+
+    Outer products become one over the positions of all uses: a cell that is called at every step of
+    a sequence costs as much as a layer that is called once with the sequence.
+    """
+    if len(uses) == 1:
+        return uses[0]
+    products = [use for use in uses if isinstance(use, OuterProduct)]
+    rows = [use for use in uses if isinstance(use, Rows)]
+    found = [use for use in uses if not isinstance(use, OuterProduct | Rows)]
+    for sparse in (False, True):
+        alike = [use for use in products if use.is_sparse == sparse]
+        if alike:
+            left = torch.cat([use.left for use in alike], 1)
+            right = torch.cat([use.right for use in alike], 1)
+            found.append(OuterProduct(alike[0].parameter, left, right))
+    if rows:
+        found.append(Rows(rows[0].parameter, torch.stack([use.rows() for use in rows]).sum(0)))
+    return found[0] if len(found) == 1 else Sum(found)
+
+
+def parts_of(batch: int, row_bytes: int) -> Iterator[slice]:
+    """Yield parts of a batch whose rows take no more than `MOST_ROW_BYTES`, if one row does not."""
+    step = max(1, MOST_ROW_BYTES // max(1, row_bytes))
+    yield from (slice(i, i + step) for i in range(0, batch, step))
 
 
 def squared_lengths(vectors: Tensor) -> Tensor:

@@ -8,33 +8,43 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 from torch.nn import functional
 
+from taut.errors import UnsoundConfiguration
 from taut.training._convolution import Convolution, Geometry
 from taut.training._records import OuterProduct, Record, Rows
 
-__all__ = ["Rule", "rule_for"]
+__all__ = ["Rule", "linear_records", "rule_for"]
 
 Rule: TypeAlias = Callable[[Any, Tensor, Tensor], Iterator[Record]]
 """Takes a layer, its input and the gradient of its output, both with examples first."""
 
 _Conv: TypeAlias = nn.Conv1d | nn.Conv2d | nn.Conv3d
-_InstanceNorm: TypeAlias = nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d
-_ChannelNorm: TypeAlias = _InstanceNorm | nn.GroupNorm
 
 
 def rule_for(module: nn.Module) -> Rule | None:
     """Return the rule of a layer, or None if it is not known.
 
     A subclass has the rule of its base only if it does the same: its `forward` must be that of the
-    base.
+    base, and its parameters must be the weight and the bias.
     """
+    names = module._parameters.keys()
+    if "forward" in vars(module) or "weight" not in names or names - {"weight", "bias"}:
+        return None
     return _RULES.get(type(module).forward)
 
 
+def linear_records(
+    weight: Tensor, bias: Tensor | None, inputs: Tensor, grads: Tensor
+) -> Iterator[Record]:
+    """Yield the records of an affine map, both tensors of shape (batch, ..., width)."""
+    left = _sequence(grads)
+    if weight.requires_grad:
+        yield OuterProduct(weight, left, _sequence(inputs).to(grads.dtype))
+    if bias is not None and bias.requires_grad:
+        yield Rows(bias, left.sum(1))
+
+
 def _linear(module: nn.Linear, inputs: Tensor, grads: Tensor) -> Iterator[Record]:
-    if module.weight.requires_grad:
-        yield OuterProduct(module.weight, _sequence(grads), _sequence(inputs))
-    if module.bias is not None and module.bias.requires_grad:
-        yield Rows(module.bias, _sequence(grads).sum(1))
+    return linear_records(module.weight, module.bias, inputs, grads)
 
 
 def _embedding(module: nn.Embedding, inputs: Tensor, grads: Tensor) -> Iterator[Record]:
@@ -54,8 +64,7 @@ def _convolution(module: _Conv, inputs: Tensor, grads: Tensor) -> Iterator[Recor
 
 
 def _layer_norm(module: nn.LayerNorm, inputs: Tensor, grads: Tensor) -> Iterator[Record]:
-    inner = len(module.normalized_shape)
-    between = tuple(range(1, grads.dim() - inner))
+    between = _between(module, grads)
     if module.weight.requires_grad:
         scaled = functional.layer_norm(inputs, module.normalized_shape, eps=module.eps).mul_(grads)
         yield Rows(module.weight, scaled.sum(between) if between else scaled)
@@ -64,26 +73,21 @@ def _layer_norm(module: nn.LayerNorm, inputs: Tensor, grads: Tensor) -> Iterator
 
 
 def _rms_norm(module: nn.RMSNorm, inputs: Tensor, grads: Tensor) -> Iterator[Record]:
-    between = tuple(range(1, grads.dim() - len(module.normalized_shape)))
+    between = _between(module, grads)
     scaled = functional.rms_norm(inputs, module.normalized_shape, eps=module.eps) * grads
     yield Rows(module.weight, scaled.sum(between) if between else scaled)
 
 
-def _group_norm(module: nn.GroupNorm, inputs: Tensor, grads: Tensor) -> Iterator[Record]:
-    scaled = functional.group_norm(inputs, module.num_groups, eps=module.eps)
-    yield from _per_channel(module, scaled, grads)
-
-
-def _instance_norm(module: _InstanceNorm, inputs: Tensor, grads: Tensor) -> Iterator[Record]:
-    scaled = functional.instance_norm(inputs, eps=module.eps)
-    yield from _per_channel(module, scaled, grads)
-
-
-def _per_channel(module: _ChannelNorm, scaled: Tensor, grads: Tensor) -> Iterator[Record]:
-    if module.weight.requires_grad:
-        yield Rows(module.weight, scaled.mul_(grads).flatten(2).sum(2))
-    if module.bias.requires_grad:
-        yield Rows(module.bias, grads.flatten(2).sum(2))
+def _between(module: nn.LayerNorm | nn.RMSNorm, grads: Tensor) -> tuple[int, ...]:
+    """Return the axes between that of examples and those that are normalised."""
+    inner = len(module.normalized_shape)
+    if grads.dim() <= inner:
+        raise UnsoundConfiguration(
+            f"{type(module).__name__} with normalized_shape={tuple(module.normalized_shape)} was "
+            f"given {tuple(grads.shape)} and normalises over the examples; give it the shape of "
+            "one example"
+        )
+    return tuple(range(1, grads.dim() - inner))
 
 
 def _sequence(values: Tensor) -> Tensor:
@@ -109,6 +113,4 @@ _RULES: dict[object, Rule] = {
     nn.Conv3d.forward: _convolution,
     nn.LayerNorm.forward: _layer_norm,
     nn.RMSNorm.forward: _rms_norm,
-    nn.GroupNorm.forward: _group_norm,
-    nn.InstanceNorm1d.forward: _instance_norm,
 }
