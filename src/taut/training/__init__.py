@@ -1,1 +1,14 @@
 """Private training with PyTorch: plan, sample, clip, add noise, step."""
+
+from taut.training._clipping import Clipping, FlatClip
+from taut.training._plan import Plan
+from taut.training._sampling import FixedSizeSampling, PoissonSampling, Sampling
+
+__all__ = [
+    "Clipping",
+    "FixedSizeSampling",
+    "FlatClip",
+    "Plan",
+    "PoissonSampling",
+    "Sampling",
+]
