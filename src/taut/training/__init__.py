@@ -2,6 +2,8 @@
 
 from taut.training._clipping import Clipping, FlatClip
 from taut.training._plan import Plan
+from taut.training._run_history import RunHistory, Segment
+from taut.training._run_ledger import RunLedger
 from taut.training._sampling import FixedSizeSampling, PoissonSampling, Sampling
 
 __all__ = [
@@ -10,5 +12,8 @@ __all__ = [
     "FlatClip",
     "Plan",
     "PoissonSampling",
+    "RunHistory",
+    "RunLedger",
     "Sampling",
+    "Segment",
 ]

@@ -371,7 +371,11 @@ class Plan:
     def _solve_noise(self, epsilon: float, delta: float, limit: float | None) -> float:
         target = Target(self.sampling, self.examples, self.batch_size, self.steps, epsilon, delta)
         check_feasible(target, limit)
-        return calibrate(self._loss_with, epsilon=epsilon, delta=delta).value
+        noise = calibrate(self._loss_with, epsilon=epsilon, delta=delta).value
+        # Whoever recomputes epsilon with the usual accuracy must find it within the promise.
+        while (excess := self._loss_with(noise).epsilon(delta) / epsilon) > 1:
+            noise *= max(math.sqrt(excess), 1 + 1e-5)
+        return noise
 
     def _loss_with(self, noise_multiplier: float) -> PrivacyLoss:
         return self.sampling.loss(noise_multiplier, self.examples, self.steps)
