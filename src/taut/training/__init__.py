@@ -1,6 +1,7 @@
 """Private training with PyTorch: plan, sample, clip, add noise, step."""
 
 from taut.training._clipping import Clipping, FlatClip
+from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
 from taut.training._plan import Plan
 from taut.training._run_history import RunHistory, Segment
 from taut.training._run_ledger import RunLedger
@@ -10,10 +11,13 @@ __all__ = [
     "Clipping",
     "FixedSizeSampling",
     "FlatClip",
+    "MicroBatch",
     "Plan",
     "PoissonSampling",
+    "PrivateLoader",
     "RunHistory",
     "RunLedger",
     "Sampling",
     "Segment",
+    "check_sampler",
 ]

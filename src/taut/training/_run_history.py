@@ -2,9 +2,9 @@
 
 A ledger is a file of JSON lines, only ever appended to. A line `run` begins a segment of steps
 under one plan; `reserve` says that so many further steps may be taken; `return` says that so many
-of the reserved ones were not. A process that is killed returns nothing, so the total can be too high, but
-never too low. A line that was cut off in writing says nothing readable: it counts as a block of
-reserved steps, for good once the next process adds a line `torn`.
+of the reserved ones were not. A process that is killed returns nothing, so the total can be too
+high, but never too low. A line that was cut off in writing says nothing readable: it counts as a
+block of reserved steps, for good once the next process adds a line `torn`.
 """
 
 from __future__ import annotations
