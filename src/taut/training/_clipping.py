@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,11 +13,12 @@ from torch import Tensor
 
 from taut import _validate
 from taut.noise import L2Ball, SensitivitySet
+from taut.training._strategy import Strategy
 
 __all__ = ["Clipping", "FlatClip"]
 
 
-class Clipping(ABC):
+class Clipping(Strategy):
     """How long an example's gradient may be: a strategy that the plan and the step share.
 
     Parameters fall into groups; a strategy sees the norm of every group and answers with weights.
@@ -61,6 +62,8 @@ class FlatClip(Clipping):
     `norm` in l2 (Abadi et al. 2016, Algorithm 1), up to a relative 1e-4 of rounding in float32,
     which the noise allows for.
     """
+
+    name = "flat"
 
     norm: float
 
