@@ -2,8 +2,10 @@
 
 import itertools
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 Row = dict[str, object]
 
@@ -66,3 +68,12 @@ def megabytes(value: float) -> str:
 
 def yes_no(value: bool) -> str:
     return "yes" if value else "**no**"
+
+
+def write_part(page: Path, part: str, text: str) -> None:
+    """Write the part of a page that one benchmark makes, and keep those of the others."""
+    mark = "<!-- written by benchmarks/{}.py -->\n"
+    pieces = re.split(mark.format(r"(\w+)"), page.read_text()) if page.exists() else [""]
+    parts = dict(zip(pieces[1::2], pieces[2::2], strict=True)) | {part: text}
+    marked = (f"{mark.format(name)}\n{body.strip()}\n" for name, body in parts.items())
+    page.write_text("\n".join(marked))

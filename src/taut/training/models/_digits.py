@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from torch import nn
 
@@ -52,6 +53,6 @@ def mlp(widths: Sequence[int] = (784, 512, 256, 10)) -> nn.Sequential:
     if len(widths) < 2:
         raise ValueError(f"widths must name an input and an output, got widths={widths!r}")
     layers: list[nn.Module] = [nn.Flatten()]
-    for before, after in zip(widths[:-1], widths[1:], strict=True):
+    for before, after in pairwise(widths):
         layers += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*layers[:-1])

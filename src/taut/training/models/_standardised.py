@@ -25,7 +25,8 @@ class StandardisedConv2d(nn.Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (torch's own name)
         """Return the convolution with the standardised kernels."""
-        return self._conv_forward(input, standardise(self.weight), self.bias)
+        result: Tensor = self._conv_forward(input, standardise(self.weight), self.bias)
+        return result
 
 
 def standardise(weight: Tensor) -> Tensor:
