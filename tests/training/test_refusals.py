@@ -292,3 +292,16 @@ def test_self_check_of_a_stochastic_model_says_what_it_left_out(caplog):
     with caplog.at_level("INFO"):
         engine(model).accumulate_batch(X, torch.zeros(4, dtype=torch.long), cross_entropy)
     assert "stochastic" in caplog.text
+
+
+def test_check_waits_for_a_second_example():
+    private = engine(Net(lambda m, x: m.b(m.a(x) - m.a(x).mean(0) + x)))
+    private.accumulate_batch(X[:1], None, squares)
+    with pytest.raises(UnsoundConfiguration, match="mixes examples"):
+        private.accumulate_batch(X, None, squares)
+
+
+def test_check_by_itself_needs_no_loss():
+    engine(Net(lambda m, x: m.b(m.a(x)))).check(X)
+    with pytest.raises(UnsoundConfiguration, match="depends on the other examples"):
+        engine(Net(lambda m, x: m.b(m.a(x)) * (1 + x.mean(0).detach()))).check(X)

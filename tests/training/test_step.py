@@ -191,6 +191,16 @@ def test_bfloat16_by_autocast_has_norms_and_sums_in_float32():
     assert_equal(found, expected, 0.01)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_sums_under_autocast_are_not_rounded(backend):
+    model = nn.Linear(1, 1, bias=False)
+    x = torch.tensor([[1.0]] + [[2.0**-9]] * 64)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = private(model, x, None, lambda out, _: out[:, 0].float(), norm=math.inf,
+                        backend=backend)  # fmt: skip
+    assert float(found["weight"]) == 1.125
+
+
 def test_model_in_bfloat16():
     model, (x, y) = net(torch.bfloat16), data(6, torch.bfloat16)
     found = private(model, x, y, cross_entropy, norm=1.0)
