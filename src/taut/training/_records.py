@@ -33,7 +33,7 @@ ALL = slice(None)
 MOST_ROW_BYTES = 16 * 2**20
 """The most that one record keeps of gradients written out; more is slow to allocate anew."""
 
-_FLOPS_PER_BYTE = 10.0  # of gradients written out and read again, measured on CPUs
+_FLOPS_PER_BYTE = 25.0  # of gradients written out to fresh memory and read, measured on CPUs
 _FLOPS_PER_PAIR = 30.0  # of an entry of a Gram matrix, for what is done to it elementwise
 _ROWS_SLOWDOWN = 1.25  # of many small products over a large one
 _DOUBT = 4.0  # roundings, relative to the sum of lengths, squared: what cancellation may hide
