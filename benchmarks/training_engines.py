@@ -73,9 +73,9 @@ class Opacus(Engine):
     mode = "hooks"
 
     def prepare(self) -> None:
+        from opacus.grad_sample import wrap_model
         from opacus.optimizers import DPOptimizer
         from opacus.privacy_engine import PrivacyEngine  # noqa: F401 (registers all samplers)
-        from opacus.grad_sample import wrap_model
 
         self.model = wrap_model(self.model, grad_sample_mode=self.mode, batch_first=True)
         super().prepare()

@@ -11,6 +11,7 @@ from torch.nn import functional
 from taut.errors import UnsoundConfiguration
 from taut.training._convolution import Convolution, Geometry
 from taut.training._records import OuterProduct, Record, Rows
+from taut.training._standardised import Standardised, StandardisedConv2d
 
 __all__ = ["Rule", "linear_records", "rule_for"]
 
@@ -63,6 +64,11 @@ def _convolution(module: _Conv, inputs: Tensor, grads: Tensor) -> Iterator[Recor
         yield Rows(module.bias, grads.flatten(2).sum(2))
 
 
+def _standardised(module: StandardisedConv2d, inputs: Tensor, grads: Tensor) -> Iterator[Record]:
+    for record in _convolution(module, inputs, grads):
+        yield Standardised(record) if record.parameter is module.weight else record
+
+
 def _layer_norm(module: nn.LayerNorm, inputs: Tensor, grads: Tensor) -> Iterator[Record]:
     between = _between(module, grads)
     if module.weight.requires_grad:
@@ -111,6 +117,7 @@ _RULES: dict[object, Rule] = {
     nn.Conv1d.forward: _convolution,
     nn.Conv2d.forward: _convolution,
     nn.Conv3d.forward: _convolution,
+    StandardisedConv2d.forward: _standardised,
     nn.LayerNorm.forward: _layer_norm,
     nn.RMSNorm.forward: _rms_norm,
 }
