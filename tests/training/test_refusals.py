@@ -146,6 +146,26 @@ def test_shared_positions_of_the_size_of_the_batch_are_refused():
     assert_as_loop(model.double(), x.double(), backend="materialised")
 
 
+@pytest.mark.parametrize("shape", [(5,), (1, 5)])
+def test_shared_positions_are_refused_with_the_way_out(shape):
+    class Positions(nn.Module):
+        def __init__(self, expanded):
+            super().__init__()
+            self.words, self.positions = nn.Embedding(9, 6), nn.Embedding(5, 6)
+            self.expanded = expanded
+
+        def forward(self, tokens):
+            places = torch.arange(5).view(shape)
+            places = places.expand(len(tokens), 5) if self.expanded else places
+            return self.words(tokens) + self.positions(places)
+
+    tokens = torch.randint(0, 9, (3, 5))
+    with pytest.raises(UnsoundConfiguration, match=r"'positions' .*expanded to the batch"):
+        engine(Positions(expanded=False)).accumulate_batch(tokens, None, squares)
+    assert_as_loop(Positions(expanded=True), tokens)
+    assert_as_loop(Positions(expanded=False), tokens, backend="materialised")
+
+
 def test_penalty_in_the_loss_is_refused():
     model = Net(lambda m, x: m.b(m.a(x)))
     private = engine(model, self_check=False)

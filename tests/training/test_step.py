@@ -362,3 +362,12 @@ def test_rewritten_layers_take_empty_batches_and_pass_the_check_with_dropout(bui
     step = engine(model)
     step.accumulate_batch(torch.randn(4, 5, 6), None, squares)
     step.accumulate(lambda: squares(model(torch.randn(0, 5, 6)), None))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_gradients_are_the_same():
+    model, (x, y) = net(torch.float64), data(6, torch.float64)
+    expected = private(model, x, y, cross_entropy, norm=1.0)
+    options = {"backend": "materialised", "compile": True}
+    assert_equal(private(model, x, y, cross_entropy, norm=1.0, **options), expected, 1e-10)

@@ -254,7 +254,9 @@ def _has_own(module: nn.Module) -> bool:
 def _not_examples(name: str, found: int, batch: int) -> UnsoundConfiguration:
     return UnsoundConfiguration(
         f"layer {name!r} has {found} rows along its first axis where the batch has {batch} "
-        "examples; the first axis must be that of examples"
+        "examples; the first axis must be that of examples. What all examples share, such as "
+        "positions, is expanded to the batch before the layer; or use backend='materialised' with "
+        "accumulate_batch"
     )
 
 
