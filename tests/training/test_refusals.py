@@ -110,6 +110,18 @@ def test_forward_pass_in_a_closure_is_refused(name):
     assert all(p.requires_grad for p in model.parameters())
 
 
+def test_looking_at_a_parameter_is_no_use_of_it():
+    def forward(model, x):
+        weight = model.a.weight
+        with torch.no_grad():
+            size = weight.norm()
+        y = x.to(weight).type_as(weight) + weight.new_zeros(6) + torch.zeros_like(weight)[0]
+        y = y.to(weight.device, weight.dtype) * weight.shape[0] / weight.numel()
+        return model.b(model.a(y)) / (size + weight.detach().norm() + weight.data.norm())
+
+    assert_as_loop(Net(forward).double(), X.double())
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
 def test_axis_of_the_size_of_the_batch_is_not_taken_for_it(size):
     class TimeFirst(nn.Module):

@@ -107,6 +107,19 @@ def test_own_forward_and_backward():
         assert_equal(grads(model), whole, 1e-12)
 
 
+def test_backward_in_two_parts():
+    model, (x, y) = net(torch.float64), data(6, torch.float64)
+    whole = private(model, x, y, cross_entropy, norm=1.0)
+    step = engine(model, 1.0, 0.0, 1.0)
+    with step.tape.recording():
+        losses = cross_entropy(model(x), y)
+    losses[:2].sum().backward(retain_graph=True)
+    losses[2:].sum().backward()
+    step.absorb(6)
+    step.finish()
+    assert_equal(grads(model), whole, 1e-12)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_empty_batch_is_noise_alone(backend):
     model, (x, y) = net(), data(0)
