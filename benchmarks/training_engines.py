@@ -21,7 +21,8 @@ class Engine:
         self.prepare()
 
     def prepare(self) -> None:
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+        rate = 1e-3 if self.noise else 1.0  # updates that are compared must not drown in weights
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=rate)
 
     def step(self) -> None:
         raise NotImplementedError

@@ -26,7 +26,7 @@ from training_models import CASES
 
 SECONDS = 20.0  # of rounds for one model
 SLOW = 2.0  # seconds of a step after which an engine runs once only
-SAME = 2e-3
+SAME = 1e-3
 
 
 def main() -> None:

@@ -94,6 +94,7 @@ class PrivateGradient:
         self._scales = [_validate.non_negative(scales=scale) for scale in scales]
         self._expected = _validate.positive(expected_batch_size=expected_batch_size)
         self._generator = default_generator() if generator is None else generator
+        self._generator.bytes(1)  # a source that fails should do so before it is trusted
         self._totals: dict[Tensor, Tensor] = {}
         self._to_check = self_check
         self._materialised = Materialised(model, compile=compile)
