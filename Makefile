@@ -54,7 +54,7 @@ $(BENCH_READY): pyproject.toml benchmarks/requirements.txt
 	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) -r benchmarks/requirements.txt -e '.[cli]'
 	@touch $@
 
-bench: $(BENCH_READY) ## Compare with other accountants (BENCH=amplification, ARGS=--help)
+bench: $(BENCH_READY) ## Compare with other tools (BENCH=amplification or noise, ARGS=--help)
 	@$(BENCH_VENV)/bin/python benchmarks/$(BENCH).py $(ARGS)
 
 clean: ## Remove everything that was built, the environments included

@@ -24,7 +24,7 @@ import peers
 import races
 import settings_grid
 import targets
-from tables import Table
+from tables import Table, write_part
 
 INTRODUCTION = """\
 # Results
@@ -64,7 +64,7 @@ def main() -> None:
     print(versions())
     if options.markdown:
         text = [INTRODUCTION, *(f"{table}\n" for table in found.values()), f"{versions()}\n"]
-        options.markdown.write_text("\n".join(text))
+        write_part(options.markdown, "accounting", "\n".join(text))
     if options.json:
         rows = {key: table.rows for key, table in found.items()}
         options.json.write_text(json.dumps({"versions": versions(), "tables": rows}, indent=1))

@@ -118,3 +118,9 @@ print(found.gap, time.process_time() - start)
     assert gap <= 1e-6
     assert seconds < 2
     assert math.isfinite(gap)
+
+
+def test_sizes_eight_digits_apart():
+    # Eigenvalues of the product of matrices would have no digit left here.
+    table = np.random.default_rng(1).normal(size=(200, 50)) * np.logspace(-4, 4, 50)
+    assert least_trace(table).gap < 1e-6

@@ -18,6 +18,7 @@ from taut.noise._boxes import Box
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._levelling import checked_radius, whitened_radius
 from taut.noise._optimal_gaussian import _from_axes, gaussian_with_scales, optimal_gaussian
+from taut.noise._secure import SeededForExperiments
 
 INF = math.inf
 TURN = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
@@ -108,7 +109,7 @@ class TestPrivacy:
     def test_worst_member_by_linear_programming(self, blocks, cap):
         ranks, radii, variances = (np.array(column) for column in zip(*blocks, strict=True))
         outline = Blocks([1] * len(ranks), radii, cap=cap).outline()
-        found = whitened_radius(outline, variances)
+        found = whitened_radius(outline, np.sqrt(variances))
         best = 0.0
         for first in range(len(radii)):  # fill the least noisy first, by hand
             order = sorted(range(len(radii)), key=lambda j: variances[j])
@@ -118,7 +119,9 @@ class TestPrivacy:
                 left, total = left - taken, total + taken / variances[j]
             best = max(best, total)
         assert found == pytest.approx(math.sqrt(best), rel=1e-12)
-        assert checked_radius(outline, variances) >= found * (1 - 1e-12)
+        for threshold in (0.0, 1 / variances.max(), 1 / variances.min()):
+            checked = checked_radius(outline, np.sqrt(variances), threshold)
+            assert checked >= found * (1 - 1e-12)
 
     @pytest.mark.parametrize("target", [(0.5, 1e-6), (0.0, 1e-5), (8.0, 1e-3), (0.01, 1e-12)])
     def test_loss_is_within_the_target(self, target):
@@ -269,14 +272,14 @@ class TestZeroWidths:
         for objective in OBJECTIVES:
             noise = optimal_gaussian(box, multiplier=1.0, objective=objective)
             assert noise.scales[1] == 0
-            rng = np.random.default_rng(0)
+            rng = SeededForExperiments(0)
             assert noise.release([5.0, 7.0, 9.0], rng)[1] == 0
             assert noise.release([5.0, 7.0, 9.0], rng, public=[1.0, 3.0, 1.0])[1] == 3
 
     def test_in_a_turned_box(self):
         noise = optimal_gaussian(Box([1.0, 0.0, 2.0], TURN, allow_zero=True), multiplier=1.0)
         first, second = (
-            noise.release(value, np.random.default_rng(3)) @ TURN
+            noise.release(value, SeededForExperiments(3)) @ TURN
             for value in ([1.0, 2.0, 3.0], np.array([1.0, 2.0, 3.0]) + 5 * TURN[:, 1])
         )
         assert first[1] == pytest.approx(0, abs=1e-12)
@@ -286,22 +289,12 @@ class TestZeroWidths:
         noise = optimal_gaussian(
             Blocks([1, 2], [0.0, 1.0], basis=TURN[:, :1], allow_zero=True), multiplier=1.0
         )
-        released = noise.release([1.0, 2.0, 3.0], np.random.default_rng(0))
+        released = noise.release([1.0, 2.0, 3.0], SeededForExperiments(0))
         assert released @ TURN[:, 0] == pytest.approx(0, abs=1e-12)
 
     def test_vectors_in_a_plane(self):
         noise = optimal_gaussian(FiniteSet([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), multiplier=1.0)
-        assert noise.release([1.0, 2.0, 3.0], np.random.default_rng(0))[2] == 0
-
-
-class Fixed:
-    """Draws that are known, to see what is added."""
-
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
-
-    def standard_normal(self, size):
-        return self.rng.standard_normal(size)
+        assert noise.release([1.0, 2.0, 3.0], SeededForExperiments(0))[2] == 0
 
 
 class TestRelease:
@@ -317,7 +310,7 @@ class TestRelease:
         ids=lambda one: type(one).__name__,
     )
     def test_noise_has_the_covariance(self, one):
-        noise, source = optimal_gaussian(one, multiplier=2.0), Fixed(0)
+        noise, source = optimal_gaussian(one, multiplier=2.0), SeededForExperiments(0)
         value = np.array([1.0, -2.0, 3.0])
         draws = np.stack([noise.release(value, source) for _ in range(6000)])
         assert draws.mean(axis=0) == pytest.approx(value, abs=0.5)
@@ -328,16 +321,20 @@ class TestRelease:
     def test_sum_of_clipped_rows(self):
         noise = optimal_gaussian(L2Ball(2, 1.0), multiplier=1e-6)
         rows = [[3.0, 4.0], [math.nan, 1.0], [0.1, 0.0]]
-        assert noise.release_sum(rows, Fixed(0)) == pytest.approx([0.7, 0.8], abs=1e-4)
+        assert noise.release_sum(rows, SeededForExperiments(0)) == pytest.approx(
+            [0.7, 0.8], abs=1e-4
+        )
 
     @pytest.mark.parametrize("value", [[1.0], [[1.0, 2.0]], [1.0, 2.0, 3.0]])
     def test_shape(self, value):
         with pytest.raises(ValueError, match="value must be a vector of 2 numbers"):
-            optimal_gaussian(L2Ball(2, 1.0), multiplier=1.0).release(value, Fixed(0))
+            optimal_gaussian(L2Ball(2, 1.0), multiplier=1.0).release(value, SeededForExperiments(0))
 
     def test_holes(self):
         with pytest.raises(ValueError, match="value must be finite"):
-            optimal_gaussian(L2Ball(2, 1.0), multiplier=1.0).release([1.0, math.nan], Fixed(0))
+            optimal_gaussian(L2Ball(2, 1.0), multiplier=1.0).release(
+                [1.0, math.nan], SeededForExperiments(0)
+            )
 
 
 class TestBadInput:

@@ -7,6 +7,7 @@ import pytest
 from scipy.linalg import sqrtm
 
 from taut.noise._blocks import Blocks
+from taut.noise._finite_sets import FiniteSet
 from taut.noise._levelling import level_total, whitened_radius
 from taut.noise._optimal_gaussian import optimal_gaussian
 
@@ -27,7 +28,7 @@ class TestLevelling:
 
     def test_no_admissible_lengths_prove_more(self, seed, p):
         blocks, load = self.problem(seed)
-        _, best = level_total(blocks.outline(), load, p)
+        _, best, _ = level_total(blocks.outline(), load, p)
         rng = np.random.default_rng(100 + seed)
         for _ in range(500):
             t = rng.uniform(size=6) ** 3 * blocks.radii**2
@@ -36,14 +37,14 @@ class TestLevelling:
 
     def test_feasible_scales_do_not_go_below(self, seed, p):
         blocks, load = self.problem(seed)
-        scales, best = level_total(blocks.outline(), load, p)
-        assert whitened_radius(blocks.outline(), scales**2) == pytest.approx(1.0, rel=1e-12)
+        scales, best, _ = level_total(blocks.outline(), load, p)
+        assert whitened_radius(blocks.outline(), scales) == pytest.approx(1.0, rel=1e-12)
         assert float(load @ scales**p) == pytest.approx(best, rel=1e-12)
         rng = np.random.default_rng(200 + seed)
         for size in (1e-3, 0.1, 1.0):
             for _ in range(200):
                 other = scales * np.exp(size * rng.normal(size=6))
-                other *= whitened_radius(blocks.outline(), other**2)
+                other *= whitened_radius(blocks.outline(), other)
                 assert float(load @ other**p) >= best * (1 - 1e-12)
 
 
@@ -79,3 +80,23 @@ def test_isotropic_below_the_stated_cap():
     cap = min(c * math.sqrt(8 / r) for c, r in zip(radii, ranks, strict=True))
     noise = optimal_gaussian(Blocks(ranks, radii, cap=min(cap, 0.99)), multiplier=1.0)
     assert np.ptp(noise.scales) <= 1e-9
+
+
+def test_least_noise_for_second_moments():
+    # Equally spaced directions average like all of them: x xᵀ has frequencies 0 and 2 only.
+    angles = np.arange(12) * math.pi / 12
+    x, y = np.cos(angles), np.sin(angles)
+    moments = FiniteSet(np.stack([x**2, y**2, math.sqrt(2) * x * y], axis=1))
+    least = (1 / math.sqrt(2) + 1) ** 2
+    assert optimal_gaussian(moments, multiplier=1.0).total_variance == pytest.approx(
+        least, rel=1e-6
+    )
+    assert 1 - least / 3 == pytest.approx(0.029, abs=1e-3)
+
+
+def test_isotropic_noise_for_second_moments_is_never_far_off():
+    d = np.arange(2, 3000.0)
+    size = d * (d + 1) / 2
+    least = (1 / np.sqrt(d) + np.sqrt((1 - 1 / d) * (size - 1))) ** 2
+    assert (1 - least / size).max() < 0.041
+    assert 1 - least[98] / size[98] == pytest.approx(0.007, abs=5e-4)

@@ -87,7 +87,7 @@ def laplace(
         adjacency: the relation for which ``sensitivity`` holds.
 
     **Guarantee**: exact for one coordinate. With independent noise on several coordinates the
-    one-coordinate shift is the worst case of the same l1-length (checked numerically for two).
+    one-coordinate shift is the worst case of the same l1-length (docs/theory/laplace-noise.md).
 
     Example:
         >>> import taut

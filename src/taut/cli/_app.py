@@ -8,6 +8,7 @@ import taut
 from taut.cli._calibrate import calibrate
 from taut.cli._delta import delta
 from taut.cli._epsilon import epsilon
+from taut.cli._noise import noise
 from taut.cli._samplers import samplers
 
 app = typer.Typer(
@@ -40,3 +41,4 @@ app.command()(epsilon)
 app.command()(delta)
 app.command()(calibrate)
 app.command()(samplers)
+app.command()(noise)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -56,7 +56,6 @@ class LpIntersection(SensitivitySet):
 
     dimension: int
     radii: Mapping[float, float]
-    _notes: tuple[str, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -105,6 +104,10 @@ class LpIntersection(SensitivitySet):
         largest: Vector = np.max(ratios, axis=0)
         return largest
 
+    def reach(self) -> Vector:
+        """Return the least radius: all norms of a vector with one entry are the same."""
+        return np.full(self.dimension, min(self.radii.values()))
+
     def outline(self, *, by_axis: bool = False) -> Outline:
         """Return one block, or under weights one block per coordinate with a common cap."""
         if not by_axis:
@@ -145,6 +148,10 @@ class _Ball(SensitivitySet):
         super().__post_init__()
         self._set("dimension", _validate.positive_integer(dimension=self.dimension))
         self._set("radius", _validate.positive(radius=self.radius))
+
+    def reach(self) -> Vector:
+        """Return the radius for every coordinate."""
+        return np.full(self.dimension, self.radius)
 
     def _doubled(self) -> Self:
         return replace(self, radius=2 * self.radius)

@@ -58,7 +58,6 @@ class Blocks(SensitivitySet):
     cap: float | None = None
     basis: Matrix | None = field(default=None, repr=False)
     allow_zero: bool = False
-    _notes: tuple[str, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __init__(
         self,
@@ -83,11 +82,6 @@ class Blocks(SensitivitySet):
         self._set("basis", None if basis is None else self._fitting(basis))
         self._set("linf", None if linf is None else self._entry_bounds(linf))
         self._tighten()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Bounds that were tightened."""
-        return self._notes
 
     @property
     def max_l2(self) -> float:
@@ -128,6 +122,19 @@ class Blocks(SensitivitySet):
             ratios.append(row_norms(np.stack(norms, axis=1), 2.0) / self.cap)
         largest: Vector = np.max(ratios, axis=0)
         return largest
+
+    def reach(self) -> Vector:
+        """Return the bounds of every coordinate's block; in a basis, what all blocks can reach."""
+        if self.basis is None:
+            bound = self.l2 if self.linf is None else np.minimum(self.l2, self.linf)
+            return np.repeat(bound, self.ranks)
+        ends = np.cumsum(self.ranks)[:-1]
+        squares = [part.sum(axis=1) for part in np.split(self.basis**2, ends, axis=1)]
+        if self.basis.shape[1] < self.dimension:
+            squares[-1] = np.maximum(1.0 - np.sum(self.basis**2, axis=1), 0.0)
+        lengths = np.sqrt(np.stack(squares, axis=1))  # of every unit vector's part in every block
+        reached: Vector = lengths @ self.l2
+        return np.minimum(reached, self.max_l2)
 
     def outline(self, *, by_axis: bool = False) -> Outline:
         """Return the blocks; weights that differ within one of bounded entries are averaged."""

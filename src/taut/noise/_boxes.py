@@ -59,7 +59,6 @@ class Box(SensitivitySet):
     l2: float | None = None
     l1: float | None = None
     allow_zero: bool = False
-    _notes: tuple[str, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __init__(
         self,
@@ -80,13 +79,7 @@ class Box(SensitivitySet):
         self._set("basis", None if basis is None else self._full_basis(basis))
         self._set("l2", None if l2 is None else _validate.positive(l2=l2))
         self._set("l1", None if l1 is None else _validate.positive(l1=l1))
-        self._set("_notes", ())
         self._tighten()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Bounds that were tightened."""
-        return self._notes
 
     @cached_property
     def max_l2(self) -> float:
@@ -106,6 +99,12 @@ class Box(SensitivitySet):
             if radius is not None:
                 result = np.maximum(result, row_norms(coefficients, p) / radius)
         return result
+
+    def reach(self) -> Vector:
+        """Return the widths; in a basis, what all coefficients together can reach."""
+        if self.basis is None:
+            return self.widths
+        return np.minimum(np.abs(self.basis) @ self.widths, self.max_l2)
 
     def outline(self, *, by_axis: bool = False) -> Outline:
         """Return one block of rank one per coordinate, under the bound on the whole."""

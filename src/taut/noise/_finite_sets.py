@@ -50,6 +50,11 @@ class _Vectors(SensitivitySet):
         """The length of the longest vector."""
         return float(row_norms(self.vectors, 2.0).max())
 
+    def reach(self) -> Vector:
+        """Return the largest entry of every coordinate, up to sign."""
+        largest: Vector = np.abs(self.vectors).max(axis=0)
+        return largest
+
 
 @dataclass(frozen=True, eq=False, init=False)
 class FiniteSet(_Vectors):

@@ -21,6 +21,7 @@ _WARM = 10  # multiplicative steps before the first Newton step
 _NEWTON_SIZE = 30_000_000  # numbers in the table of a Newton step: 240 MB
 _NEWTON = 60
 _FLOOR = 1e-300
+_SQUARING = 1e-9  # ratio of the smallest and the largest size below which digits are missed
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,10 @@ def _gap(vectors: Matrix, weights: Vector) -> float:
 
 def _eigen(vectors: Matrix, weights: Vector) -> tuple[Vector, Matrix]:
     sizes, turn = np.linalg.eigh((vectors * weights[:, None]).T @ vectors)
+    if sizes[0] < _SQUARING * sizes[-1]:
+        # A product of matrices loses the small sizes; singular values keep twice the digits.
+        _, roots, right = np.linalg.svd(vectors * np.sqrt(weights)[:, None], full_matrices=False)
+        sizes, turn = np.square(roots[::-1]), np.ascontiguousarray(right[::-1].T)
     return np.maximum(sizes, max(float(sizes[-1]) * 1e-30, _FLOOR)), turn
 
 
@@ -165,14 +170,17 @@ def _normalised(weights: Vector) -> Vector:
 def _interior_point(vectors: Matrix, weights: Vector, tolerance: float) -> tuple[Vector, int]:
     """Maximise 2 tr M^½ - sum(w) over w >= 0, whose solution is a multiple of the weights.
 
-    Newton's method on: slack_s = 1 - g_s(w) >= 0, w_s slack_s = a target that falls to zero.
+    Newton's method on: slack_s = 1 - g_s(w) >= 0, w_s slack_s = a target that falls until a
+    solution for it is well within the tolerance, and no further: the system would degenerate
+    before its curvature is followed.
     """
     slack = np.full(len(weights), 0.1)
     for step in range(1, _NEWTON + 1):
         gains, bend = _gains_and_bend(vectors, weights)
         if _gap(vectors, weights) < tolerance:
             return weights, step
-        target = 0.1 * float(weights @ slack) / len(weights)
+        enough = 0.05 * tolerance * float(weights.sum())
+        target = max(0.1 * float(weights @ slack), enough) / len(weights)
         # Scaled by the root of w / slack the system is the identity plus something positive.
         scale = np.sqrt(weights / slack)
         system = bend * scale[:, None] * scale

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from taut.accounting import PrivacyLoss, gaussian
 from taut.noise._clipping import Matrix, Vector
+from taut.noise._exact_release import STANDARD_NORMAL, ExactRelease, RoundedNoise
 from taut.noise._mechanism import NoiseMechanism
 from taut.noise._secure import RandomSource, default_generator
 
-__all__ = ["GaussianNoise"]
+__all__ = ["GaussianNoise", "normal_moment"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +32,11 @@ class GaussianNoise(NoiseMechanism):
         complement_scale: the standard deviation in every direction outside of the basis.
 
     **Guarantee**: `loss` is exact if the set is (Balle and Wang 2018, Theorem 8, after whitening),
-    for the adjacency of the set, for values whose neighbours differ by a member of it. Noise is
-    added in floating point: whoever must fear that digits are read uses a rounded release.
+    for the adjacency of the set, for values whose neighbours differ by a member of it. Without a
+    basis that includes every digit: `release` rounds the ideal release to a public `grid`. With a
+    basis noise is added in floating point, whose digits the loss does not cover.
+
+    `sample` draws in floating point: what it is added to is for experiments.
     """
 
     multiplier: float
@@ -48,6 +54,18 @@ class GaussianNoise(NoiseMechanism):
         """The expected squared length of the noise."""
         outside = self.sensitivity.dimension - self.scales.size
         return float(np.dot(self.scales, self.scales)) + outside * self.complement_scale**2
+
+    def coordinate_errors(self, power: float = 2.0) -> Vector:
+        """Return E|noise_i|^power for every coordinate; each is normal, whatever the basis."""
+        variances = self.scales**2
+        if self.basis is not None:
+            squares = self.basis**2
+            outside = np.maximum(1.0 - squares.sum(axis=1), 0.0)
+            variances = squares @ variances + outside * self.complement_scale**2
+        if power == 2:
+            return variances
+        errors: Vector = normal_moment(power) * variances ** (power / 2)
+        return errors
 
     def covariance(self) -> Matrix:
         """Return the covariance as a dense matrix."""
@@ -67,6 +85,10 @@ class GaussianNoise(NoiseMechanism):
             noise = noise + self.complement_scale * (free - self.basis @ (self.basis.T @ free))
         return noise
 
+    @cached_property
+    def _rounded(self) -> ExactRelease | None:
+        return None if self.basis is not None else RoundedNoise(self.scales, STANDARD_NORMAL)
+
     def _hidden(self, vector: Vector) -> Vector:
         noisy = self.scales > 0
         if self.basis is None:
@@ -75,3 +97,8 @@ class GaussianNoise(NoiseMechanism):
             return vector - self.basis @ np.where(noisy, 0.0, self.basis.T @ vector)
         part: Vector = self.basis @ np.where(noisy, self.basis.T @ vector, 0.0)
         return part
+
+
+def normal_moment(power: float) -> float:
+    """Return E|Z|^power of a standard normal number."""
+    return math.sqrt(2**power / math.pi) * math.gamma((power + 1) / 2)

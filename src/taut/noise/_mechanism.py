@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from taut.accounting import PrivacyLoss
 from taut.noise._clipping import Vector
-from taut.noise._secure import RandomSource
+from taut.noise._exact_release import ExactRelease
+from taut.noise._secure import RandomSource, default_generator
 from taut.noise._sets import SensitivitySet
 
 __all__ = ["Certificate", "NoiseMechanism"]
@@ -73,8 +74,22 @@ class NoiseMechanism(ABC):
         """The expected squared length of the noise."""
 
     @abstractmethod
+    def coordinate_errors(self, power: float = 2.0) -> Vector:
+        """Return E|noise_i|^power for every coordinate."""
+
+    @abstractmethod
     def sample(self, generator: RandomSource | None = None) -> Vector:
         """Draw the noise of one release, from the secure generator unless another is given."""
+
+    @property
+    def grid(self) -> Vector | None:
+        """The powers of two of which multiples are released, one per coordinate.
+
+        Zero where nothing but a public constant is released; None if releases are in floating
+        point, because the noise lies along a basis.
+        """
+        rounded = self._rounded
+        return None if rounded is None else rounded.grid
 
     def release(
         self,
@@ -83,7 +98,7 @@ class NoiseMechanism(ABC):
         *,
         public: ArrayLike | None = None,
     ) -> Vector:
-        """Return the value with noise in floating point; its low bits are not protected.
+        """Return the value with noise, rounded to the public `grid`.
 
         Args:
             value: the vector to release.
@@ -92,13 +107,23 @@ class NoiseMechanism(ABC):
             public: what is released, instead of the value, in directions that no record can change
                 and that get no noise; zero if left out.
 
+        **Guarantee**: with a `grid`, the release is distributed exactly as value plus noise in real
+        numbers, rounded to the nearest multiple: its loss is `loss`, and no low bits tell more
+        (docs/theory/rounding.md). Values are cut at 2^52 grid steps, which is 2^41 scales or more.
+        Without one (noise along a basis) value and noise are added in floating point, and `loss`
+        holds for real numbers only: low bits can betray the value (Mironov 2012).
+
         Raises:
             ValueError: if the shape is wrong or an entry is not finite. Sums of clipped rows are
                 always finite, see `release_sum`.
         """
         vector = self._checked(value, "value")
         constant = np.zeros_like(vector) if public is None else self._checked(public, "public")
-        return self._hidden(vector) + (constant - self._hidden(constant)) + self.sample(generator)
+        source = default_generator() if generator is None else generator
+        untouched = constant - self._hidden(constant)
+        if self._rounded is None:
+            return self._hidden(vector) + untouched + self.sample(source)
+        return self._rounded.release(vector, source) + untouched
 
     def release_sum(
         self,
@@ -107,9 +132,28 @@ class NoiseMechanism(ABC):
         *,
         non_finite: str = "zero",
     ) -> Vector:
-        """Clip one row per record to the set, and release their sum: nothing is left to trust."""
+        """Clip one row per record to the set, and release their sum: nothing is left to trust.
+
+        Args:
+            rows: one row per record.
+            generator: where the noise comes from, as for `release`.
+            non_finite: what becomes of rows with NaN or infinity, as for the set's ``clip``.
+
+        **Guarantee**: that of `release`. With a `grid` the sum is that of integers, so that one
+        record moves it by its own clipped row or less; a sum in doubles can move by more
+        (Casacuberta, Shoemate, Vadhan and Wagaman 2022), and without a grid it is one. Entries of
+        a row are cut at 2^42 grid steps.
+        """
         clipped = np.atleast_2d(self.sensitivity.clip(rows, non_finite))
-        return self.release(clipped.astype(np.float64).sum(axis=0), generator)
+        if self._rounded is None:
+            return self.release(clipped.astype(np.float64).sum(axis=0), generator)
+        source = default_generator() if generator is None else generator
+        return self._rounded.release_sum(clipped, source)
+
+    @property
+    def _rounded(self) -> ExactRelease | None:
+        """The noise on its grid, if it can be rounded exactly."""
+        return None
 
     @abstractmethod
     def _hidden(self, vector: Vector) -> Vector:

@@ -15,17 +15,18 @@ from taut.noise._boxes import Box
 from taut.noise._clipping import Matrix, Vector
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._finite_solver import largest_quadratic, least_trace, least_worst, span_of
-from taut.noise._gaussian_noise import GaussianNoise
+from taut.noise._gaussian_noise import GaussianNoise, normal_moment
 from taut.noise._levelling import (
     checked_radius,
+    largest_cost,
     level_total,
     level_worst,
     product,
-    weighted_sum,
+    total_cost,
     whitened_radius,
 )
 from taut.noise._mechanism import Certificate
-from taut.noise._sets import Outline, SensitivitySet, frozen_vector
+from taut.noise._sets import Outline, SensitivitySet, checked_vector, frozen_vector
 
 __all__ = ["OBJECTIVES", "gaussian_with_scales", "optimal_gaussian"]
 
@@ -104,7 +105,7 @@ def gaussian_with_scales(sensitivity: SensitivitySet, scales: ArrayLike) -> Gaus
         outline = sensitivity.outline(by_axis=True)
     if vector.size != outline.radii.size:
         raise ValueError(f"scales must hold {outline.radii.size} numbers, got {vector.size}")
-    radius = whitened_radius(outline, vector**2)
+    radius = whitened_radius(outline, vector)
     if not radius < math.inf:
         raise UnsoundConfiguration(
             "scales must be greater than 0 wherever the set is not zero: a coordinate without "
@@ -139,12 +140,11 @@ def _closed_form(
 ) -> GaussianNoise:
     outline, costs = _costs(sensitivity, objective, weights)
     if objective == "worst":
-        unit, bound = level_worst(outline, costs)
+        scales, bound, threshold = level_worst(outline, costs)
     else:
-        unit, bound = level_total(outline, product(outline.ranks, costs), p)
-    scales = unit
+        scales, bound, threshold = level_total(outline, product(outline.ranks, costs), p)
     scales *= _UP
-    radius = checked_radius(outline, scales**2)
+    radius = checked_radius(outline, scales, threshold / _UP**2)
     if not radius <= 1 + 1e-9:
         raise UnsoundConfiguration(
             f"the scales leave a whitened length of {radius!r} where 1 is allowed; the bounds of "
@@ -152,7 +152,7 @@ def _closed_form(
         )
     if radius > 1:
         scales *= radius * _UP
-        radius = checked_radius(outline, scales**2)
+        radius = checked_radius(outline, scales, threshold / (radius * _UP**2) ** 2)
     scales *= z
     radius /= z
     error, factor = _error(outline, costs, scales, objective, p)
@@ -167,7 +167,7 @@ def _costs(
     outline = sensitivity.outline()
     costs = np.broadcast_to(np.float64(1.0), outline.radii.shape)
     if weights is not None:
-        given = frozen_vector(weights, "weights", allow_zero=False)
+        given = checked_vector(weights, "weights", allow_zero=False)
         if given.size != outline.radii.size and given.size == sensitivity.dimension:
             outline = sensitivity.outline(by_axis=True)
             if isinstance(sensitivity, Blocks):
@@ -180,8 +180,9 @@ def _costs(
             )
         costs = given
     if objective == "relative":
-        moved = outline.radii > 0
-        costs = costs / np.where(moved, outline.radii, 1.0) ** 2
+        squares = np.square(outline.radii)
+        squares[squares == 0] = 1.0
+        costs = np.divide(costs, squares, out=squares)
     return outline, costs
 
 
@@ -190,11 +191,9 @@ def _error(
 ) -> tuple[float, float]:
     """Return the objective, and the p-th absolute moment of a standard normal number."""
     if objective == "worst":
-        return float((costs * scales**2).max()), 1.0
-    factor = 1.0
-    if p != 2:
-        factor = math.sqrt(2**p / math.pi) * math.gamma((p + 1) / 2)
-    return factor * weighted_sum(scales**p, product(outline.ranks, costs)), factor
+        return largest_cost(costs, scales), 1.0
+    factor = 1.0 if p == 2 else normal_moment(p)
+    return factor * total_cost(product(outline.ranks, costs), scales, p), factor
 
 
 def _why(outline: Outline, p: float) -> str:
@@ -243,7 +242,7 @@ def _numerical(
     vectors = sensitivity.vectors
     costs = np.ones(sensitivity.dimension)
     if weights is not None:
-        costs = frozen_vector(weights, "weights", allow_zero=False)
+        costs = checked_vector(weights, "weights", allow_zero=False)
         if costs.size != sensitivity.dimension:
             raise ValueError(f"weights must hold {sensitivity.dimension} numbers, got {costs.size}")
     if objective == "relative":

@@ -41,6 +41,7 @@ Fill: TypeAlias = Callable[[int], bytes]
 
 _WORD = 64  # bits
 _POOL = 1 << 16  # small draws share blocks of this many bytes
+_PIECE = 1 << 14  # normal numbers made at a time, so that they stay in the cache
 _KEY_LIFE = 1 << 30  # bytes of one key, after which a new one is drawn
 _MOST = 1 << 36  # bytes of one draw: with _KEY_LIFE below 2^38, where the block counter would wrap
 
@@ -76,11 +77,43 @@ class RandomSource(ABC):
 
         One word each: a sign and 63 bits of the distribution function. The low bits of a double
         can betray what the noise was added to (Mironov 2012); :func:`grid_gaussian` has no such
-        bits. Magnitudes beyond nine, of probability below 1e-18, do not occur.
+        bits. Magnitudes beyond 9.2, of probability below 1e-19, do not occur.
+        """
+        result = np.empty(_count(size))
+        for start in range(0, result.size, _PIECE):
+            part = result[start : start + _PIECE]
+            words = self.integers_u64(part.size).view(np.int64)
+            np.add(words, 0.5, out=part)  # half-integers, as many below zero as above
+            np.abs(part, out=part)
+            part *= 2.0**-64
+            ndtri(part, out=part)
+            np.copysign(part, words, out=part)
+        return result
+
+    def uniform(self, size: int) -> NDArray[np.float64]:
+        """Return ``size`` numbers, uniform on the open interval (0, 1), in floating point.
+
+        Multiples of 2^-53, shifted by half of one: neither end occurs.
         """
         words = self.integers_u64(size)
-        tail = ((words >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-64
-        magnitude: NDArray[np.float64] = -ndtri(tail)
+        return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+
+    def standard_exponential(self, size: int) -> NDArray[np.float64]:
+        """Return ``size`` exponential numbers of mean one, in floating point, all above zero.
+
+        One word each, whose 64 bits are the tail: values beyond 45.1, of probability below 3e-20,
+        do not occur. The caveat of :meth:`standard_normal` about low bits holds here too.
+        """
+        return -np.log(_tails(self.integers_u64(size)))
+
+    def standard_laplace(self, size: int) -> NDArray[np.float64]:
+        """Return ``size`` Laplace numbers of scale one, in floating point, none of them zero.
+
+        One word each: a sign and 63 bits of the tail. The caveat of :meth:`standard_normal` about
+        low bits holds here too; :func:`discrete_laplace_noise` is exact, on integers.
+        """
+        words = self.integers_u64(size)
+        magnitude = -np.log(_tails(words & ~np.uint64(1)))
         return np.where(words & np.uint64(1), magnitude, -magnitude)
 
     def uniform_below(self, bound: int, size: int) -> Words:
@@ -233,6 +266,12 @@ class SeededForExperiments(RandomSource):
 
     def __repr__(self) -> str:
         return f"SeededForExperiments(seed={self.seed})"
+
+
+def _tails(words: Words) -> NDArray[np.float64]:
+    """Return numbers in (0, 1) with 64 random bits: fine near zero, and never one."""
+    tails = (words.astype(np.float64) + 0.5) * 2.0**-64
+    return np.minimum(tails, 1 - 2.0**-53)
 
 
 _DEFAULT = SecureGenerator()

@@ -21,6 +21,7 @@ __all__ = [
     "Outline",
     "SensitivitySet",
     "Source",
+    "checked_vector",
     "frozen_vector",
     "in_basis",
     "orthonormal",
@@ -83,6 +84,7 @@ class SensitivitySet(ABC):
     source: Source = Source.DECLARED
     contributions: SensitivitySet | None = field(default=None, repr=False)
     dimension: int = field(init=False, repr=False)
+    _notes: tuple[str, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._set("adjacency", as_adjacency(self.adjacency))
@@ -112,7 +114,7 @@ class SensitivitySet(ABC):
     @property
     def notes(self) -> tuple[str, ...]:
         """What was changed or is only a bound, in sentences to show."""
-        return ()
+        return self._notes
 
     @abstractmethod
     def gauges(self, rows: Matrix) -> Vector:
@@ -125,6 +127,10 @@ class SensitivitySet(ABC):
     @abstractmethod
     def _doubled(self) -> Self:
         """Return the set of differences of two members."""
+
+    @abstractmethod
+    def reach(self) -> Vector:
+        """Return for every coordinate the largest |s_i| in the set, or an upper bound on it."""
 
     def contains(self, vector: ArrayLike, tolerance: float = _ROUNDING) -> bool:
         """Say whether a vector lies in the set, scaled by 1 + tolerance."""
@@ -258,11 +264,18 @@ def in_basis(rows: Matrix, basis: Matrix | None) -> Matrix:
 
 def frozen_vector(values: ArrayLike, name: str, *, allow_zero: bool) -> Vector:
     """Return finite numbers above zero (or, on request, at least zero) as a read-only vector."""
-    vector = np.array(values, dtype=np.float64)
+    vector = checked_vector(np.array(values, dtype=np.float64), name, allow_zero=allow_zero)
+    vector.setflags(write=False)
+    return vector
+
+
+def checked_vector(values: ArrayLike, name: str, *, allow_zero: bool) -> Vector:
+    """Return finite numbers above zero (or at least zero) as a vector, not copied if it is one."""
+    vector = np.asarray(values, dtype=np.float64)
     if vector.ndim != 1 or not vector.size:
         raise ValueError(f"{name} must be a non-empty vector, got shape {vector.shape}")
-    smallest = float(vector.min())  # NaN comes through
-    if not (smallest >= 0 and float(vector.max()) < math.inf):
+    smallest, largest = float(vector.min()), float(vector.max())  # NaN comes through
+    if not (smallest >= 0 and largest < math.inf):
         bad = int(np.argmin(np.isfinite(vector) & (vector >= 0)))
         raise ValueError(
             f"{name} must be finite and not negative, got {name}[{bad}]={float(vector[bad])!r}"
@@ -273,9 +286,8 @@ def frozen_vector(values: ArrayLike, name: str, *, allow_zero: bool) -> Vector:
             "that no record can change this part, so that it is left without noise: "
             "if that is meant, pass allow_zero=True"
         )
-    if not vector.max() > 0:
+    if not largest > 0:
         raise ValueError(f"{name} must not be zero everywhere: there is nothing to hide")
-    vector.setflags(write=False)
     return vector
 
 

@@ -1,5 +1,7 @@
-"""Pictures of privacy losses; needs matplotlib."""
+"""Pictures of privacy losses, noise and geometry; needs matplotlib."""
 
+from taut.report._geometry import plot_geometry
+from taut.report._noise import plot_noise
 from taut.report._samplers import plot_samplers
 
-__all__ = ["plot_samplers"]
+__all__ = ["plot_geometry", "plot_noise", "plot_samplers"]

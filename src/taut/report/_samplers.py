@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from taut.accounting import SampledRun, SamplerComparison
+from taut.report._figure import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,13 +28,7 @@ def plot_samplers(comparison: SamplerComparison, path: Path | str) -> None:
     Raises:
         ImportError: if matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError(
-            "plots need matplotlib; install it with: pip install 'taut[report]'"
-        ) from None
-    figure = Figure(figsize=(7.5, 5), layout="constrained")
+    figure = new_figure()
     axes = figure.subplots()
     for run in reversed(comparison.runs):
         _draw(axes, run)

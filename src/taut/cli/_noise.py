@@ -1,0 +1,90 @@
+"""``taut noise``: the least noise for a vector of which every coordinate's sensitivity is known."""
+
+import json as json_format
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from taut.cli._page import json_numbers, mistakes_explained, round_up
+from taut.cli._run_options import JsonOption
+
+if TYPE_CHECKING:
+    from taut.noise import Recommendation
+
+
+def noise(
+    profile: Annotated[Path, typer.Argument(help="CSV with a column 'width', or JSON; see below.")],
+    *,
+    epsilon: Annotated[float, typer.Option(help="The promise.")],
+    delta: Annotated[float, typer.Option(help="Its delta; 0 asks for pure privacy.")] = 0.0,
+    objective: Annotated[str, typer.Option(help="total, worst or relative error.")] = "total",
+    power: Annotated[float, typer.Option(help="Of the total error: 1 is absolute.")] = 2.0,
+    replace_one: Annotated[
+        bool, typer.Option(help="The widths are of one record; protect replacing it.")
+    ] = False,
+    plot: Annotated[Path | None, typer.Option(help="Also draw the comparison here.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Rank all mechanisms for a vector by their error, and print the scales of the best.
+
+    The profile is a CSV file with the columns width, name and weight (the last two if you like), or
+    JSON: a list of widths, or {"widths": [...], "l2": 1.0}, {"ranks": [...], "l2": [...]},
+    {"dimension": 10, "radii": {"2": 1.0}}, {"vectors": [[...]]}.
+
+    Example: taut noise columns.csv --epsilon 1 --delta 1e-6
+    """
+    with mistakes_explained():
+        from taut.cli._profile_file import read_profile
+        from taut.noise import recommend
+
+        read = read_profile(profile)
+        found = recommend(
+            read.sensitivity.differences() if replace_one else read.sensitivity,
+            epsilon,
+            delta,
+            objective=objective,
+            weights=read.weights,
+            power=power,
+        )
+        if json:
+            answer = {**found.to_dict(), "names": read.names}
+            print(json_format.dumps(json_numbers(answer), indent=2))
+        else:
+            _print_tables(found, read.names)
+        if plot is not None:
+            from taut.report import plot_noise
+
+            plot_noise(found, plot)
+
+
+_MOST_SCALES = 40
+
+
+def _print_tables(found: "Recommendation", names: Sequence[str] | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("error", "x best"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("mechanism", no_wrap=True)
+    table.add_column("guarantee", overflow="fold")
+    for option in found.options:
+        ratio = f"{option.error / found.best.error:.3f}"
+        table.add_row(f"{option.error:.6g}", ratio, option.name, option.guarantee)
+    console.print(table)
+    console.print()
+    for reason in found.reasons:
+        console.print(reason)
+    scales = getattr(found.best.mechanism, "scales", None)
+    if scales is not None and scales.size <= _MOST_SCALES:
+        console.print()
+        rows = Table(box=None, padding=(0, 2, 0, 0))
+        rows.add_column("coordinate")
+        rows.add_column("scale", justify="right")
+        for place, scale in enumerate(scales):
+            rows.add_row(names[place] if names else str(place), round_up(float(scale), 6))
+        console.print(rows)

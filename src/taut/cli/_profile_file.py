@@ -1,0 +1,146 @@
+"""Reads what one record can change from a file: CSV for a profile, JSON for any set."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from taut import noise
+
+__all__ = ["Profile", "read_profile"]
+
+_KINDS: Mapping[str, tuple[type[noise.SensitivitySet], tuple[str, ...]]] = {
+    "widths": (noise.Box, ("widths", "l2", "l1", "allow_zero")),
+    "ranks": (noise.Blocks, ("ranks", "l2", "linf", "cap", "allow_zero")),
+    "radii": (noise.LpIntersection, ("dimension", "radii")),
+    "vectors": (noise.FiniteSet, ("vectors",)),
+}
+_BESIDE = ("names", "weights", "adjacency", "source")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A sensitivity set, and what the file says about its coordinates.
+
+    Attributes:
+        sensitivity: the set.
+        names: of the coordinates, or None.
+        weights: their importance, or None.
+    """
+
+    sensitivity: noise.SensitivitySet
+    names: Sequence[str] | None = None
+    weights: Sequence[float] | None = None
+
+
+def read_profile(path: Path) -> Profile:
+    """Return the set that a file describes.
+
+    A CSV file has one row per coordinate: a column ``width``, and ``name`` and ``weight`` if there
+    are any; or no header and one number per row. A JSON file holds a list of widths, or an object
+    with ``widths`` (``l2``, ``l1``), ``ranks`` and ``l2`` (``linf``, ``cap``), ``radii`` and
+    ``dimension``, or ``vectors``; ``names``, ``weights``, ``adjacency`` and ``source`` beside them.
+
+    Raises:
+        ValueError: if the file is neither, naming the line or key.
+        OSError: if it cannot be read.
+    """
+    text = path.read_text(encoding="utf-8-sig")
+    if path.suffix.lower() == ".json":
+        return _from_json(text, path)
+    return _from_csv(text.splitlines(), path)
+
+
+def _from_json(text: str, path: Path) -> Profile:
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if isinstance(data, list):
+        data = {"widths": data}
+    if not isinstance(data, dict):
+        raise ValueError(f"{path} must hold a list of widths or an object, got {data!r}")
+    kinds = [kind for kind in _KINDS if kind in data]
+    if len(kinds) != 1:
+        raise ValueError(f"{path} must have exactly one of the keys {', '.join(_KINDS)}")
+    make, known = _KINDS[kinds[0]]
+    _check_keys(data, (*known, *_BESIDE), path)
+    arguments: dict[str, Any] = {
+        key: value for key, value in data.items() if key in (*known, "adjacency", "source")
+    }
+    if "radii" in arguments:
+        if not isinstance(arguments["radii"], dict):
+            raise ValueError(f"{path}: radii must map exponents to bounds, such as {{'2': 1.0}}")
+        arguments["radii"] = {float(p): c for p, c in arguments["radii"].items()}
+    return _named(Profile(make(**arguments), data.get("names"), data.get("weights")), path)
+
+
+def _check_keys(data: Mapping[str, object], known: Sequence[str], path: Path) -> None:
+    for key in data:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+            raise ValueError(f"{path} has an unknown key {key!r}{hint}")
+
+
+def _from_csv(lines: Sequence[str], path: Path) -> Profile:
+    rows = [row for row in csv.reader(lines) if any(cell.strip() for cell in row)]
+    if not rows:
+        raise ValueError(f"{path} is empty; it needs one row per coordinate")
+    header = [cell.strip().lower() for cell in rows[0]]
+    if "width" not in header:
+        if len(header) != 1 or not _is_number(header[0]):
+            raise ValueError(
+                f"{path} needs a column 'width' in its first row, or one number per row, "
+                f"got {rows[0]}"
+            )
+        header = ["width"]
+        rows.insert(0, header)
+    columns = {
+        name: [_cell(row, header.index(name), line, path) for line, row in enumerate(rows[1:], 2)]
+        for name in ("width", "name", "weight")
+        if name in header
+    }
+    numbers = {
+        name: [_number(cell, name, line, path) for line, cell in enumerate(columns[name], 2)]
+        for name in ("width", "weight")
+        if name in columns
+    }
+    profile = Profile(noise.Box(numbers["width"]), columns.get("name"), numbers.get("weight"))
+    return _named(profile, path)
+
+
+def _cell(row: Sequence[str], place: int, line: int, path: Path) -> str:
+    if place >= len(row):
+        raise ValueError(f"{path}, row {line}, has {len(row)} cells where {place + 1} are needed")
+    return row[place].strip()
+
+
+def _number(cell: str, name: str, line: int, path: Path) -> float:
+    if not _is_number(cell):
+        raise ValueError(f"{path}, row {line}: {name} must be a number, got {cell!r}")
+    return float(cell)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _named(profile: Profile, path: Path) -> Profile:
+    """Check that the names fit the coordinates."""
+    if profile.names is None:
+        return profile
+    if len(profile.names) != profile.sensitivity.dimension:
+        raise ValueError(
+            f"{path} has {len(profile.names)} names for {profile.sensitivity.dimension} coordinates"
+        )
+    return replace(profile, names=[str(name) for name in profile.names])

@@ -1,0 +1,311 @@
+"""One call that compares every valid mechanism for a set, and says which to use and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from taut import _validate
+from taut.errors import TautError
+from taut.noise._baselines import iid_gaussian, iid_laplace, spr_gaussian, spr_laplace
+from taut.noise._boxes import Box
+from taut.noise._clipping import Vector
+from taut.noise._disparity import Disparity, disparity, laplace_threshold
+from taut.noise._gaussian_noise import GaussianNoise
+from taut.noise._grouped import GroupedNoise, grouped_linf
+from taut.noise._laplace_noise import LaplaceNoise
+from taut.noise._mechanism import NoiseMechanism
+from taut.noise._optimal_gaussian import OBJECTIVES, optimal_gaussian
+from taut.noise._optimal_laplace import optimal_laplace
+from taut.noise._sets import SensitivitySet, frozen_vector
+from taut.noise._staircase import StaircaseNoise, staircase
+
+__all__ = ["NoiseOption", "Recommendation", "recommend"]
+
+_MOST_CALIBRATED = 500  # coordinates, for which it takes two seconds
+
+
+@dataclass(frozen=True)
+class NoiseOption:
+    """One way to add noise, what it promises, and the error it makes.
+
+    Attributes:
+        name: what it is called in tables.
+        mechanism: ready to release.
+        error: the predicted value of the objective that all options are ranked by.
+        guarantee: the promise in words; it says so if releases are in floating point, where low
+            bits are not protected (Mironov 2012).
+    """
+
+    name: str
+    mechanism: NoiseMechanism
+    error: float
+    guarantee: str
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the promise holds without a delta."""
+        return self.guarantee.startswith("pure")
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Every valid way to release within a budget, the best first.
+
+    Attributes:
+        sensitivity: what one record can change.
+        epsilon: the promise that every option keeps.
+        delta: its delta; options with a pure guarantee do not use it.
+        objective: what is made small.
+        options: the options, by error.
+        reasons: why the first of them wins, in sentences.
+        left_out: what does not apply and why, by name.
+    """
+
+    sensitivity: SensitivitySet
+    epsilon: float
+    delta: float
+    objective: str
+    options: tuple[NoiseOption, ...]
+    reasons: tuple[str, ...]
+    left_out: dict[str, str]
+
+    @property
+    def best(self) -> NoiseOption:
+        """The option of least error."""
+        return self.options[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as data for JSON; scales are left out above a thousand coordinates."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "objective": self.objective,
+            "adjacency": str(self.sensitivity.adjacency),
+            "source": str(self.sensitivity.source),
+            "dimension": self.sensitivity.dimension,
+            "notes": list(self.sensitivity.notes),
+            "options": [_option_to_dict(option) for option in self.options],
+            "reasons": list(self.reasons),
+            "left_out": dict(self.left_out),
+        }
+
+    def __str__(self) -> str:
+        """Return a table for people."""
+        width = max(len(option.name) for option in self.options)
+        lines = [f"{'mechanism':{width}}  {'error':>12}  {'x best':>8}  guarantee"]
+        for option in self.options:
+            ratio = option.error / self.best.error
+            lines.append(
+                f"{option.name:{width}}  {option.error:12.6g}  {ratio:8.3f}  {option.guarantee}"
+            )
+        return "\n".join([*lines, "", *self.reasons])
+
+
+def recommend(
+    sensitivity: SensitivitySet,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    objective: str = "total",
+    weights: ArrayLike | None = None,
+    power: float = 2.0,
+) -> Recommendation:
+    """Return every valid mechanism for a set, ranked by its predicted error.
+
+    Args:
+        sensitivity: what one record can change; for replace-one, a set of ``differences()``.
+        epsilon: the promise, above 0.
+        delta: in [0, 1); with 0 only pure mechanisms are compared.
+        objective: ``"total"``, the sum of E|noise_i|^power; ``"worst"``, the largest variance;
+            ``"relative"``, the sum of variances over squared sensitivities.
+        weights: positive importance of every coordinate.
+        power: of the error, for ``"total"``.
+
+    **Guarantee**: every option is (epsilon, delta)-private for the adjacency of the set, by its own
+    certificate; the ranking uses no data. Picking an option after seeing the noise of another is a
+    second release.
+
+    Raises:
+        ValueError: for arguments out of range, or if no mechanism applies.
+
+    Example:
+        >>> from taut.noise import Box, recommend
+        >>> found = recommend(Box([1, 4, 9, 16]), epsilon=0.5, delta=1e-6)
+        >>> found.best.name
+        'grouped l_inf'
+        >>> bool(found.best.error < found.options[-1].error / 2)
+        True
+    """
+    epsilon = _validate.positive(epsilon=epsilon)
+    if not 0 <= _validate.finite(delta=delta) < 1:
+        raise ValueError(f"delta must lie in [0, 1), got delta={delta!r}")
+    if objective not in OBJECTIVES:
+        raise ValueError(f"objective must be one of {OBJECTIVES}, got objective={objective!r}")
+    p = _validate.positive(power=power)
+    if p != 2 and objective != "total":
+        raise ValueError(f"power belongs to objective='total', got {objective!r} and power={p!r}")
+    aim = _Aim(objective, _weights(weights, sensitivity.dimension), p, sensitivity)
+    options, left_out = [], {}
+    for name, guarantee, make in _candidates(sensitivity, epsilon, delta, aim):
+        try:
+            mechanism = make()
+        except (TautError, ValueError) as refusal:
+            left_out[name] = str(refusal)
+            continue
+        if not _rounds_exactly(mechanism):
+            guarantee += ", in floating point"
+        options.append(NoiseOption(name, mechanism, aim.error(mechanism), guarantee))
+    if not options:
+        listed = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+        raise ValueError(f"no mechanism applies to this set and budget ({listed})")
+    options.sort(key=lambda option: option.error)
+    reasons = tuple(_reasons(sensitivity, epsilon, delta, objective, options))
+    return Recommendation(
+        sensitivity, epsilon, float(delta), objective, tuple(options), reasons, left_out
+    )
+
+
+@dataclass(frozen=True)
+class _Aim:
+    """What is made small, evaluated in one way for all mechanisms."""
+
+    objective: str
+    weights: Vector | None
+    power: float
+    sensitivity: SensitivitySet
+
+    def error(self, mechanism: NoiseMechanism) -> float:
+        power = self.power if self.objective == "total" else 2.0
+        errors = mechanism.coordinate_errors(power)
+        if self.weights is not None:
+            errors = errors * self.weights
+        if self.objective == "worst":
+            return float(errors.max())
+        if self.objective == "relative":
+            reach = self.sensitivity.reach()
+            errors = errors[reach > 0] / reach[reach > 0] ** 2
+        return float(errors.sum())
+
+    def arguments(self) -> dict[str, Any]:
+        return {"objective": self.objective, "weights": self.weights, "power": self.power}
+
+
+def _candidates(
+    sensitivity: SensitivitySet, epsilon: float, delta: float, aim: _Aim
+) -> Iterator[tuple[str, str, Callable[[], NoiseMechanism]]]:
+    """Yield the name, the promise and the maker of everything that could apply."""
+    budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
+    both = f"({epsilon:g}, {delta:g})"
+    pure = f"pure, epsilon = {epsilon:g}"
+    if delta > 0:
+        fitted = aim.arguments()
+        yield "Gaussian", both, lambda: optimal_gaussian(sensitivity, **budget, **fitted)
+        yield "Gaussian, i.i.d.", both, lambda: iid_gaussian(sensitivity, **budget)
+        yield "Gaussian, equal shares", both, lambda: spr_gaussian(sensitivity, **budget)
+        yield "Laplace", both, lambda: _calibrated_laplace(sensitivity, **budget, **fitted)
+    yield (
+        "Laplace, pure",
+        pure,
+        lambda: optimal_laplace(sensitivity, epsilon=epsilon, **aim.arguments()),
+    )
+    yield "Laplace, i.i.d.", pure, lambda: iid_laplace(sensitivity, epsilon=epsilon)
+    yield "Laplace, equal shares", pure, lambda: spr_laplace(sensitivity, epsilon=epsilon)
+    if isinstance(sensitivity, Box):
+        yield (
+            "grouped l_inf",
+            pure,
+            lambda: grouped_linf(sensitivity, epsilon=epsilon, weights=aim.weights),
+        )
+    if sensitivity.dimension <= 2:
+        yield "staircase", pure, lambda: staircase(sensitivity, epsilon=epsilon, power=aim.power)
+
+
+def _calibrated_laplace(sensitivity: SensitivitySet, **arguments: Any) -> NoiseMechanism:
+    if sensitivity.dimension > _MOST_CALIBRATED:
+        raise ValueError(
+            f"left out above {_MOST_CALIBRATED} coordinates, where it takes long to calibrate and "
+            "has nearly twice the variance of Gaussian noise; optimal_laplace finds it all the same"
+        )
+    return optimal_laplace(sensitivity, **arguments)
+
+
+def _reasons(
+    sensitivity: SensitivitySet,
+    epsilon: float,
+    delta: float,
+    objective: str,
+    options: list[NoiseOption],
+) -> Iterator[str]:
+    best = options[0]
+    errors = {option.name: option.error for option in options}
+    yield f"{best.name} has the least error: {best.error:.6g}, with {best.guarantee}."
+    family = "Gaussian" if best.name.startswith("Gaussian") else "Laplace"
+    usual = errors.get(f"{family}, i.i.d.")
+    if usual is not None and usual > best.error * (1 + 1e-9):
+        yield (
+            f"Independent noise of one size ({family}, i.i.d.) has {usual / best.error:.4g} times "
+            "that error."
+        )
+    if objective == "total" and isinstance(sensitivity, Box) and sensitivity.basis is None:
+        yield from _box_reasons(sensitivity, epsilon, delta, errors)
+    for note in sensitivity.notes:
+        yield f"Note: {note}."
+
+
+def _box_reasons(box: Box, epsilon: float, delta: float, errors: dict[str, float]) -> Iterator[str]:
+    found = disparity(box.widths)
+    yield (
+        f"The widths have a Gini coefficient of {found.gini:.3g}: noise that is fitted to them "
+        f"gains {found.gain_gaussian:.4g}x (Gaussian) or {found.gain_laplace:.4g}x (Laplace) over "
+        "noise of one size."
+    )
+    if delta > 0 and box.l1 is None and box.l2 is None and "Laplace, pure" in errors:
+        yield _rule(found, laplace_threshold(epsilon, delta))
+    if "grouped l_inf" in errors and "Laplace, pure" in errors:
+        gain = errors["Laplace, pure"] / errors["grouped l_inf"]
+        if gain > 1 + 1e-9:
+            yield f"Noise that is uniform in boxes of coordinates gains {gain:.4g}x over Laplace."
+
+
+def _rule(found: Disparity, threshold: float) -> str:
+    side, winner = ("below", "Laplace") if found.k_eff < threshold else ("not below", "Gaussian")
+    return (
+        f"K_eff = {found.k_eff:.4g} is {side} epsilon^2 / (2 mu^2) = {threshold:.4g}, so that of "
+        f"pure Laplace and Gaussian noise {winner} has the smaller squared error."
+    )
+
+
+def _rounds_exactly(mechanism: NoiseMechanism) -> bool:
+    """Say whether releases have a grid, without making it."""
+    if isinstance(mechanism, GaussianNoise):
+        return mechanism.basis is None
+    return isinstance(mechanism, LaplaceNoise | GroupedNoise | StaircaseNoise)
+
+
+def _weights(weights: ArrayLike | None, dimension: int) -> Vector | None:
+    if weights is None:
+        return None
+    vector = frozen_vector(weights, "weights", allow_zero=False)
+    if vector.size != dimension:
+        raise ValueError(f"weights must hold {dimension} numbers, got {vector.size}")
+    return vector
+
+
+def _option_to_dict(option: NoiseOption) -> dict[str, Any]:
+    scales = getattr(option.mechanism, "scales", None)
+    few = scales is not None and scales.size <= 1000
+    lower = option.mechanism.certificate.lower_bound
+    return {
+        "name": option.name,
+        "error": option.error,
+        "guarantee": option.guarantee,
+        "argument": option.mechanism.certificate.statement,
+        "lower_bound": lower if math.isfinite(lower) else None,
+        "scales": np.asarray(scales).tolist() if few else None,
+    }
