@@ -133,7 +133,7 @@ def _projection_records(
     bias = module.in_proj_bias
     if bias is not None and bias.requires_grad:
         yield Rows(bias, torch.cat([part.sum(1) for part in parts], 1))
-    whole = module.in_proj_weight
+    whole: Tensor | None = module.in_proj_weight
     if whole is None:
         matrices = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
         for matrix, given, part in zip(matrices, inputs, parts, strict=True):
@@ -141,7 +141,8 @@ def _projection_records(
     elif whole.requires_grad:
         blocks = zip(whole.chunk(3), parts, inputs, strict=True)
         yield Blocks(
-            whole, [OuterProduct(block, part, given.to(part.dtype)) for block, part, given in blocks]
+            whole,
+            [OuterProduct(block, part, given.to(part.dtype)) for block, part, given in blocks],
         )
 
 

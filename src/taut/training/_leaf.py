@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,7 +15,7 @@ from torch.utils import _pytree as pytree
 from taut.errors import UnsoundConfiguration
 from taut.training._records import Record, Rows
 
-__all__ = ["LeafCall", "is_leaf"]
+__all__ = ["LeafCall", "is_leaf", "quiet"]
 
 
 def is_leaf(module: nn.Module) -> bool:
@@ -49,7 +51,7 @@ class LeafCall:
         if not places:
             return output
         anchor = torch.empty(0, device=leaves[places[0]].device, requires_grad=True)
-        passed = _Through.apply(use, anchor, *(leaves[i] for i in places))
+        passed = _Through.apply(use, anchor, *(leaves[i] for i in places))  # type: ignore[no-untyped-call]
         for i, value in zip(places, passed, strict=True):
             leaves[i] = value
         return pytree.tree_unflatten(leaves, structure)
@@ -69,13 +71,14 @@ class LeafCall:
                 next(mine)[None] if is_mapped else leaf
                 for leaf, is_mapped in zip(self._leaves, mapped, strict=True)
             ]
-            _, pull = torch.func.vjp(lambda given: self._outputs(given, leaves), named)
+            pull = torch.func.vjp(lambda given: self._outputs(given, leaves), named)[1]
             found: dict[str, Tensor] = pull(tuple(g[None] for g in grad))[0]
             return found
 
         own = [leaf for leaf, is_mapped in zip(self._leaves, mapped, strict=True) if is_mapped]
         try:
-            rows = torch.vmap(of_one, randomness="error")(own, grads)
+            with quiet():
+                rows = torch.vmap(of_one, randomness="error")(own, grads)
         except (RuntimeError, ValueError) as error:
             raise UnsoundConfiguration(
                 f"the per-example gradients of {type(self.module).__name__} {self.name!r} could "
@@ -88,6 +91,14 @@ class LeafCall:
         args, kwargs = pytree.tree_unflatten(leaves, self._structure)
         output = torch.func.functional_call(self.module, parameters, args, kwargs)
         return tuple(leaf for leaf in pytree.tree_leaves(output) if _has_gradient(leaf))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence torch where it vectorises an operation by a loop: slow, and right."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="There is a performance drop")
+        yield
 
 
 class _Through(torch.autograd.Function):

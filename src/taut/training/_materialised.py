@@ -7,9 +7,11 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
 from taut.errors import UnsoundConfiguration
+from taut.training._leaf import quiet
 from taut.training._records import Record, Rows
 from taut.training._rewrites import rewritten
 
@@ -31,8 +33,7 @@ class Materialised:
 
     def __init__(self, model: nn.Module, *, compile: bool = False) -> None:  # noqa: A002
         self._model = model
-        gradients = torch.vmap(torch.func.grad_and_value(self._loss), (None, 0, 0, None), randomness="different")
-        self._gradients: Callable[..., Any] = torch.compile(gradients) if compile else gradients
+        self._compile = compile
 
     def records(
         self, inputs: Any, targets: Any, loss: LossFunction
@@ -40,21 +41,32 @@ class Materialised:
         """Yield the records and the losses of one part of the batch after the other."""
         named = {name: p for name, p in self._model.named_parameters() if p.requires_grad}
         detached = {name: parameter.detach() for name, parameter in named.items()}
+        leaves, structure = pytree.tree_flatten((inputs, targets))
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+
+        def of_one(parameters: dict[str, Tensor], tensors: list[Tensor]) -> Tensor:
+            for i, tensor in zip(places, tensors, strict=True):
+                leaves[i] = tensor[None]
+            given, wanted = pytree.tree_unflatten(leaves, structure)
+            return self._loss(parameters, given, wanted, loss)
+
+        tensors = [leaves[i] for i in places]
+        of_all = torch.vmap(torch.func.grad_and_value(of_one), (None, 0), randomness="different")
+        if self._compile:
+            of_all = torch.compile(of_all)
         one = sum(p.numel() * p.element_size() for p in named.values())
         batch, step = batch_size(inputs), max(1, _MOST_BYTES // (4 * max(1, one)))
         for start in range(0, batch, step):
             part = slice(start, start + step)
-            given = (examples_of(inputs, part), examples_of(targets, part))
-            with rewritten(self._model):
-                grads, losses = self._gradients(detached, *given, loss)
+            # Attention in elementary operations: its fused kernels are not vectorised.
+            with rewritten(self._model), sdpa_kernel(SDPBackend.MATH), quiet():
+                grads, losses = of_all(detached, [tensor[part] for tensor in tensors])
             yield {p: Rows(p, _precise(grads[name])) for name, p in named.items()}, losses.detach()
 
     def _loss(
         self, parameters: dict[str, Tensor], inputs: Any, targets: Any, loss: LossFunction
     ) -> Tensor:
-        alone = pytree.tree_map(lambda x: x[None] if isinstance(x, Tensor) else x, (inputs, targets))
-        outputs = apply(_Called(self._model, parameters), alone[0])
-        value = loss(outputs, alone[1])
+        value = loss(apply(_Called(self._model, parameters), inputs), targets)
         if value.numel() != 1:
             raise ValueError(
                 "loss_fn must return one loss per example, got shape "

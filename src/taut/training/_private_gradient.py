@@ -68,7 +68,9 @@ class PrivateGradient:
     ) -> None:
         check_model(model)
         self.model = model
-        self._names = {p: name for name, p in model.named_parameters() if p.requires_grad}
+        self._names: dict[Tensor, str] = {
+            p: name for name, p in model.named_parameters() if p.requires_grad
+        }
         self.parameters: list[Tensor] = list(self._names)
         if not self.parameters:
             raise ValueError("model has no trainable parameters; set requires_grad on some")

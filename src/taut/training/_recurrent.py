@@ -45,7 +45,10 @@ class _Weights:
 
 
 def lstm(
-    module: nn.LSTM, tap: Tap, input: Tensor, hx: tuple[Tensor, Tensor] | None = None  # noqa: A002
+    module: nn.LSTM,
+    tap: Tap,
+    input: Tensor,  # noqa: A002
+    hx: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Return what `nn.LSTM` does, step by step."""
     output, (hidden, cell) = _unrolled(module, tap, input, hx, _lstm_step)
@@ -53,7 +56,10 @@ def lstm(
 
 
 def gru(
-    module: nn.GRU, tap: Tap, input: Tensor, hx: Tensor | None = None  # noqa: A002
+    module: nn.GRU,
+    tap: Tap,
+    input: Tensor,  # noqa: A002
+    hx: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return what `nn.GRU` does, step by step."""
     output, (hidden,) = _unrolled(module, tap, input, None if hx is None else (hx,), _gru_step)
@@ -61,7 +67,10 @@ def gru(
 
 
 def rnn(
-    module: nn.RNN, tap: Tap, input: Tensor, hx: Tensor | None = None  # noqa: A002
+    module: nn.RNN,
+    tap: Tap,
+    input: Tensor,  # noqa: A002
+    hx: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return what `nn.RNN` does, step by step."""
     step = _tanh_step if module.nonlinearity == "tanh" else _relu_step
@@ -70,7 +79,10 @@ def rnn(
 
 
 def lstm_cell(
-    module: nn.LSTMCell, tap: Tap, input: Tensor, hx: tuple[Tensor, Tensor] | None = None  # noqa: A002
+    module: nn.LSTMCell,
+    tap: Tap,
+    input: Tensor,  # noqa: A002
+    hx: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return what `nn.LSTMCell` does."""
     hidden, cell = _one_step(module, tap, input, hx, 2, _lstm_step)
@@ -78,14 +90,20 @@ def lstm_cell(
 
 
 def gru_cell(
-    module: nn.GRUCell, tap: Tap, input: Tensor, hx: Tensor | None = None  # noqa: A002
+    module: nn.GRUCell,
+    tap: Tap,
+    input: Tensor,  # noqa: A002
+    hx: Tensor | None = None,
 ) -> Tensor:
     """Return what `nn.GRUCell` does."""
     return _one_step(module, tap, input, None if hx is None else (hx,), 1, _gru_step)[0]
 
 
 def rnn_cell(
-    module: nn.RNNCell, tap: Tap, input: Tensor, hx: Tensor | None = None  # noqa: A002
+    module: nn.RNNCell,
+    tap: Tap,
+    input: Tensor,  # noqa: A002
+    hx: Tensor | None = None,
 ) -> Tensor:
     """Return what `nn.RNNCell` does."""
     step = _tanh_step if module.nonlinearity == "tanh" else _relu_step

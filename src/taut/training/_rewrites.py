@@ -37,7 +37,7 @@ def rewrite_for(module: nn.Module) -> Rewrite | None:
 @contextmanager
 def rewritten(model: nn.Module) -> Iterator[None]:
     """Run recurrent layers step by step inside, in operations that `torch.vmap` knows."""
-    recurrent = [m for m in model.modules() if isinstance(m, nn.RNNBase) and rewrite_for(m)]
+    recurrent = [m for m in model.modules() if isinstance(m, _RECURRENT) and rewrite_for(m)]
     for module in recurrent:
         rewrite = _REWRITES[type(module).forward]
         vars(module)["forward"] = partial(rewrite, module, without_tap)
@@ -55,6 +55,8 @@ def _has_plain_names(module: nn.Module) -> bool:
     derived = ("_g", "_v", "_orig")
     return not any(name.endswith(derived) for name in module._parameters if name != "bias_v")
 
+
+_RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 
 _REWRITES: dict[object, Rewrite] = {
     nn.GroupNorm.forward: group_norm,

@@ -1,6 +1,4 @@
-"""The first batch, checked: are recorded gradients those of autograd, and does each example's stand
-alone?
-"""
+"""Checks of the first batch: recorded gradients are those of autograd, and stand alone."""
 
 from __future__ import annotations
 
@@ -86,7 +84,8 @@ def check_examples(
             _LOG.info("the model is stochastic: examples alone were not compared with the batch")
         elif few > 1:
             alone = _by_tape(tape, names, lambda: losses(slice(0, 1)))
-            _compare(names, {p: g[0] for p, g in rows.items()}, {p: g[0] for p, g in alone.items()}, _MIXED)
+            first = {p: g[0] for p, g in rows.items()}
+            _compare(names, first, {p: g[0] for p, g in alone.items()}, _MIXED)
 
 
 _NOT_RECORDED = "is not that of autograd; use the parameter only in calls of its layer"

@@ -28,9 +28,7 @@ def watched(model: nn.Module, owners: Mapping[Tensor, list[nn.Module]]) -> Itera
     watch = _Watch(owners)
     layers = {module for modules in owners.values() for module in modules}
     hooks = [module.register_forward_pre_hook(watch.enter, prepend=True) for module in layers]
-    hooks += [
-        module.register_forward_hook(watch.leave, always_call=True) for module in layers
-    ]
+    hooks += [module.register_forward_hook(watch.leave, always_call=True) for module in layers]
     try:
         with watch:
             yield
