@@ -17,10 +17,12 @@ from taut.noise import RandomSource
 from taut.training._clipping import Clipping, FlatClip
 from taut.training._loader import MicroBatch, PrivateLoader
 from taut.training._loader_checks import check_replaceable, length
-from taut.training._optimizer import PrivateOptimizer, sizes_of
+from taut.training._optimizer import PrivateOptimizer
+from taut.training._optimizer_checks import check_optimizer
 from taut.training._plan import Plan
 from taut.training._private_gradient import PrivateGradient
 from taut.training._randomness import split
+from taut.training._recorded_passes import check_detached
 from taut.training._run_ledger import RunLedger
 from taut.training._sampling import FixedSizeSampling, PoissonSampling, Sampling
 
@@ -97,29 +99,19 @@ def make_private(
         >>> optimizer.ledger.steps, optimizer.get_epsilon(delta=1e-3) < 4
         (4, True)
     """
-    sampling = _sampling(data_loader, poisson_sampling)
-    examples = length(data_loader.dataset)
     plan = Plan(
-        examples=examples,
-        rate=sampling.expected_batch_size(examples) / examples,
+        **_batches(data_loader, poisson_sampling),
         steps=len(data_loader),  # the ledger counts beyond it: this loop has no planned end
         noise_multiplier=noise_multiplier,
-        delta=min(1e-5, 0.1 / examples),
+        delta=min(1e-5, 0.1 / length(data_loader.dataset)),
         clipping=_clipping(clipping, max_grad_norm),
-        sampling=sampling,
     )
+    choices, noise = split(noise_generator)
+    gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
+    loader = _loader(data_loader, plan, plan.sampling, max_physical_batch_size, choices)
     count = ledger if isinstance(ledger, RunLedger) else RunLedger(ledger, plan)
     _check_ledger(count, plan)
-    return _assemble(
-        module,
-        optimizer,
-        data_loader,
-        count,
-        sampling,
-        loss_reduction,
-        max_physical_batch_size,
-        noise_generator,
-    )
+    return module, _joined(optimizer, gradient, count, loader, loss_reduction), loader
 
 
 def make_private_with_epsilon(
@@ -180,30 +172,21 @@ def make_private_with_epsilon(
         >>> optimizer.plan.steps
         8
     """
-    sampling = _sampling(data_loader, poisson_sampling)
-    examples = length(data_loader.dataset)
-    rate = sampling.expected_batch_size(examples) / examples
+    batches = _batches(data_loader, poisson_sampling)
     passes = _validate.positive(epochs=epochs)
-    in_pass = 1 / rate if poisson_sampling else len(data_loader)
+    in_pass = batches["examples"] / batches["batch_size"] if poisson_sampling else len(data_loader)
     plan = Plan(
-        examples=examples,
-        rate=rate,
+        **batches,
         steps=max(math.ceil(passes * in_pass * (1 - 1e-12)), 1),
         epsilon=target_epsilon,
         delta=target_delta,
         clipping=_clipping(clipping, max_grad_norm),
-        sampling=sampling,
     )
-    return _assemble(
-        module,
-        optimizer,
-        data_loader,
-        RunLedger(ledger, plan, enforce=True),
-        plan,
-        loss_reduction,
-        max_physical_batch_size,
-        noise_generator,
-    )
+    choices, noise = split(noise_generator)
+    gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
+    loader = _loader(data_loader, plan, plan, max_physical_batch_size, choices)
+    count = RunLedger(ledger, plan, enforce=True)
+    return module, _joined(optimizer, gradient, count, loader, loss_reduction), loader
 
 
 class _FollowedLoader(PrivateLoader):
@@ -220,55 +203,65 @@ class _FollowedLoader(PrivateLoader):
                 yield part
 
 
-def _assemble(
-    module: Module,
-    optimizer: Optimizer,
-    data_loader: DataLoader[Any],
-    ledger: RunLedger,
-    drawn: Plan | Sampling,
-    loss_reduction: Reduction,
-    max_physical_batch_size: int | None,
-    generator: RandomSource | None,
-) -> tuple[Module, PrivateOptimizer, PrivateLoader]:
-    if loss_reduction not in ("mean", "sum"):
+def _gradient(
+    module: nn.Module, optimizer: Optimizer, plan: Plan, reduction: Reduction, noise: RandomSource
+) -> PrivateGradient:
+    if reduction not in ("mean", "sum"):
         raise ValueError(
-            f"loss_reduction must be 'mean' or 'sum', got loss_reduction={loss_reduction!r}"
+            f"loss_reduction must be 'mean' or 'sum', got loss_reduction={reduction!r}"
         )
-    plan, is_mean = ledger.plan, loss_reduction == "mean"
-    choices, noise = split(generator)
-    gradient = PrivateGradient(
+    check_detached(module)
+    check_optimizer(module, optimizer)
+    sizes = {name: p.numel() for name, p in module.named_parameters() if p.requires_grad}
+    return PrivateGradient(
         module,
         plan.clipping,
-        scales=plan.noise_scales(sizes_of(module)),
-        expected_batch_size=plan.batch_size if is_mean else 1.0,
+        scales=plan.noise_scales(sizes),
+        expected_batch_size=plan.batch_size if reduction == "mean" else 1.0,
         generator=noise,
         backend="bookkeeping",
         self_check=False,  # the passes are checked: here only sums of losses are seen
     )
-    loader = _FollowedLoader.from_data_loader(
+
+
+def _loader(
+    data_loader: DataLoader[Any],
+    plan: Plan,
+    drawn: Plan | Sampling,
+    most: int | None,
+    choices: RandomSource,
+) -> _FollowedLoader:
+    return _FollowedLoader.from_data_loader(
         data_loader,
         drawn,
-        max_physical_batch_size=max_physical_batch_size,
+        max_physical_batch_size=most,
         steps=None if isinstance(plan.sampling, PoissonSampling) else len(data_loader),
         generator=choices,
     )
-    private = PrivateOptimizer(optimizer, gradient, ledger, is_mean=is_mean)
+
+
+def _joined(
+    optimizer: Optimizer,
+    gradient: PrivateGradient,
+    ledger: RunLedger,
+    loader: _FollowedLoader,
+    reduction: Reduction,
+) -> PrivateOptimizer:
+    private = PrivateOptimizer(optimizer, gradient, ledger, is_mean=reduction == "mean")
     private.follow(loader)
     loader.optimizer = private
-    module.train()
-    return module, private, loader
+    gradient.model.train()
+    return private
 
 
-def _sampling(loader: DataLoader[Any], poisson: bool) -> Sampling:
+def _batches(loader: DataLoader[Any], poisson: bool) -> dict[str, Any]:
+    """Return what a plan says about the batches of a loader."""
     check_replaceable(loader)
-    size = _validate.positive_integer(batch_size=loader.batch_size)
-    examples = length(loader.dataset)
-    if size > examples:
-        raise ValueError(
-            f"data_loader must have a batch_size of at most {examples}, the size of its dataset, "
-            f"got batch_size={size}"
-        )
-    return PoissonSampling(rate=size / examples) if poisson else FixedSizeSampling(batch_size=size)
+    return {
+        "examples": length(loader.dataset),
+        "batch_size": loader.batch_size,
+        "sampling": PoissonSampling() if poisson else FixedSizeSampling(),
+    }
 
 
 def _clipping(clipping: Clipping | None, norm: float | None) -> Clipping:

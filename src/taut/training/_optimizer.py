@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from taut import _validate
@@ -199,9 +198,3 @@ class PrivateOptimizer(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("a private optimizer cannot be copied; save its state_dict()")
-
-
-def sizes_of(model: nn.Module) -> dict[str, int]:
-    """Return the number of entries of every trainable parameter."""
-    found: dict[str, Tensor] = {n: p for n, p in model.named_parameters() if p.requires_grad}
-    return {name: parameter.numel() for name, parameter in found.items()}

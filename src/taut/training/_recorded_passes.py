@@ -15,9 +15,17 @@ from taut.errors import UnsoundConfiguration
 from taut.training._private_gradient import PrivateGradient
 from taut.training._self_check import check_examples
 
-__all__ = ["RecordedPasses"]
+__all__ = ["RecordedPasses", "check_detached"]
 
 _ATTACHED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+
+
+def check_detached(model: nn.Module) -> None:
+    """Refuse a model whose passes are already recorded."""
+    if model in _ATTACHED:
+        raise UnsoundConfiguration(
+            "this module is already private; call remove() of its optimizer first"
+        )
 
 
 class RecordedPasses:
@@ -35,10 +43,7 @@ class RecordedPasses:
 
     def __init__(self, gradient: PrivateGradient, *, is_mean: bool) -> None:
         model = gradient.model
-        if model in _ATTACHED:
-            raise UnsoundConfiguration(
-                "this module is already private; call remove() of its optimizer first"
-            )
+        check_detached(model)
         self._gradient = gradient
         self._tape = gradient.tape
         self._is_mean = is_mean

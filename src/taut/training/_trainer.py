@@ -31,6 +31,7 @@ from taut.training._plan import Plan
 from taut.training._private_gradient import Backend, PrivateGradient
 from taut.training._progress import Progress
 from taut.training._randomness import split
+from taut.training._recorded_passes import check_detached
 from taut.training._run_files import RunFiles
 from taut.training._run_ledger import RunLedger
 from taut.training._training_result import TrainingResult
@@ -117,6 +118,7 @@ class PrivateTrainer:
     ) -> None:
         if not isinstance(plan, Plan):
             raise _validate.WrongType(f"plan must be a Plan, got plan={plan!r}")
+        check_detached(model)
         self.plan = plan
         self.device = None if device is None else torch.device(device)
         self.model = model if self.device is None else model.to(self.device)
