@@ -15,7 +15,7 @@ def squares(outputs, targets):
     leaves = [leaf for leaf in pytree.tree_leaves(outputs) if leaf is not None]
     total = 0.0
     for leaf in leaves:
-        flat = leaf.reshape(len(leaf), -1)
+        flat = leaf.flatten(1) if leaf.dim() > 1 else leaf[:, None]
         ramp = torch.linspace(-1.0, 1.0, flat.shape[1], dtype=flat.dtype)
         total = total + (flat * ramp + 0.3).square().sum(1)
     return total

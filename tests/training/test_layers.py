@@ -157,6 +157,12 @@ CASES = {
     "conv2d circular": (lambda: nn.Conv2d(4, 3, 3, padding=1, padding_mode="circular"), image()),
     "conv2d of a point": (lambda: nn.Conv2d(4, 3, 1, stride=2), image()),
     "conv2d of a padded point": (lambda: nn.Conv2d(4, 3, 1, padding=1), image()),
+    "wide conv2d": (
+        lambda: nn.Conv2d(16, 40, 3, stride=2, padding=1, dilation=2), image(16, 6)),
+    "wide conv2d of few places": (
+        lambda: nn.Conv2d(16, 40, (3, 2), stride=(2, 1), padding=(1, 2), dilation=2), image(16, 6)),
+    "wide conv1d": (lambda: nn.Conv1d(16, 40, 5, padding=2, bias=False), image(16, 5, 1)),
+    "wide conv3d": (lambda: nn.Conv3d(8, 40, 2, stride=(1, 2, 2)), image(8, 3, 3)),
     "conv3d": (lambda: nn.Conv3d(2, 3, 2, stride=(1, 2, 1), padding=1), image(2, 4, 3)),
     "conv transposed": (lambda: nn.ConvTranspose2d(4, 3, 3, stride=2, output_padding=1), image()),
     "layer norm": (lambda: nn.LayerNorm(6), sequence()),

@@ -51,11 +51,12 @@ def attention(
     else:
         given = None if causal else mask
         mixed = functional.scaled_dot_product_attention(q, k, v, given, dropout, causal)
-    joined = mixed.transpose(1, 2).flatten(2)
+    # Laid out by positions, as the layer itself does: dropout after it draws in that order.
+    joined = mixed.permute(2, 0, 1, 3).flatten(2)
     out = module.out_proj
     output = tap(
-        functional.linear(joined, out.weight, out.bias),
-        partial(linear_records, out.weight, out.bias, joined.detach()),
+        functional.linear(joined, out.weight, out.bias).transpose(0, 1),
+        partial(linear_records, out.weight, out.bias, joined.detach().transpose(0, 1)),
         joined,
     )
     return output if module.batch_first else output.transpose(0, 1), weights
@@ -119,7 +120,7 @@ def _projected(
         partial(_projection_records, module, kept),
         *inputs,
     )
-    split = joined.split([part[0].numel() for part in parts], 1)
+    split = joined.split([part.shape[1] * part.shape[2] for part in parts], 1)
     q, k, v = (flat.view(part.shape) for flat, part in zip(split, parts, strict=True))
     return q, k, v
 
@@ -168,7 +169,8 @@ def _copies(parameter: Tensor, batch: int, tap: Tap) -> Tensor:
 
 def _heads(values: Tensor, heads: int) -> Tensor:
     """Return values of shape (batch, length, width) as (batch, heads, length, width / heads)."""
-    return values.view(*values.shape[:2], heads, -1).transpose(1, 2)
+    batch, length, width = values.shape
+    return values.view(batch, length, heads, width // heads).transpose(1, 2)
 
 
 def _mixed(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from taut.training._records import (
     ALL,
@@ -20,6 +23,9 @@ from taut.training._records import (
 __all__ = ["Convolution", "Geometry"]
 
 
+_WEIGHTS_PER_PLACE = 512  # from which on products win, measured on CPUs
+
+
 @dataclass(frozen=True)
 class Geometry:
     """How a convolution slides: one number per dimension, and the number of groups."""
@@ -31,7 +37,7 @@ class Geometry:
 
 
 class Convolution(Record):
-    """Gradients of a convolution's weight, written out by one grouped convolution per batch.
+    """Gradients of a convolution's weight, written out by one grouped convolution or product.
 
     Args:
         parameter: the weight, of shape (out channels, in channels / groups, *kernel).
@@ -66,25 +72,45 @@ class Convolution(Record):
 
     def rows(self, part: slice = ALL) -> Tensor:
         grads, inputs = self.grads[part], self.inputs[part]
-        if self._is_pointwise():
-            rows = self._pointwise(grads, inputs)
-        else:
-            rows = torch.vmap(self._gradient_of_one)(grads, inputs)
+        if self._products_are_cheaper():
+            columns = _columns(inputs, self.parameter.shape[2:], grads.shape[2:], self.geometry)
+            return torch.bmm(grads.flatten(2), columns.transpose(1, 2)).flatten(1)
+        rows = torch.vmap(self._gradient_of_one)(grads, inputs)
         return rows.reshape(len(grads), -1)
 
     def _gradient_of_one(self, grad: Tensor, single: Tensor) -> Tensor:
         return _weight_gradient(grad[None], single[None], self.parameter, self.geometry)
 
-    def _is_pointwise(self) -> bool:
-        kernel = self.parameter.shape[2:]
-        alone = all(size == 1 for size in kernel) and not any(self.geometry.padding)
-        return alone and self.geometry.groups == 1
+    def _products_are_cheaper(self) -> bool:
+        """Whether to copy what the kernel meets and multiply, rather than to convolve.
 
-    def _pointwise(self, grads: Tensor, inputs: Tensor) -> Tensor:
-        """Return the gradients of a kernel of one point, by a matrix product."""
-        steps = [slice(None, None, step) for step in self.geometry.stride]
-        met = inputs[(slice(None), slice(None), *steps)]
-        return torch.bmm(grads.flatten(2), met.flatten(2).transpose(1, 2))
+        A convolution per example wins by far where the copy is large, and loses where kernels are
+        large and places few; for a kernel of one point there is next to nothing to copy.
+        """
+        if self.geometry.groups > 1:
+            return False
+        places = self.grads[0, 0].numel()
+        point = self.parameter[0, 0].numel() == 1
+        return point or places * _WEIGHTS_PER_PLACE <= self.parameter.numel()
+
+
+def _columns(
+    inputs: Tensor, kernel: Sequence[int], places: Sequence[int], geometry: Geometry
+) -> Tensor:
+    """Return what the kernel meets at every place, of shape (batch, in channels * kernel, places).
+
+    Windows overlap, so that one view of the padded inputs shows them all before the copy.
+    """
+    if any(geometry.padding):
+        both = [size for size in reversed(geometry.padding) for _ in range(2)]
+        inputs = functional.pad(inputs, both)
+    batch, channels, *along = inputs.stride()
+    inside = [step * gap for step, gap in zip(along, geometry.dilation, strict=True)]
+    between = [step * gap for step, gap in zip(along, geometry.stride, strict=True)]
+    windows = inputs.as_strided(
+        (*inputs.shape[:2], *kernel, *places), (batch, channels, *inside, *between)
+    )
+    return windows.reshape(len(inputs), -1, math.prod(places))
 
 
 def _weight_gradient(grads: Tensor, inputs: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:

@@ -35,6 +35,8 @@ def _normalised(
     module: nn.GroupNorm | _InstanceNorm, tap: Tap, inputs: Tensor, groups: int
 ) -> Tensor:
     batch, channels, *size = inputs.shape
+    if batch == 0:
+        return inputs
     weight, bias = _copies(module.weight, batch, tap), _copies(module.bias, batch, tap)
     flat = inputs.reshape(1, batch * channels, *size)
     scaled = functional.group_norm(flat, batch * groups, weight, bias, module.eps)

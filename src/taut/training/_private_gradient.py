@@ -17,7 +17,7 @@ from taut.training._materialised import LossFunction, Materialised, apply, batch
 from taut.training._normal import fill_normal
 from taut.training._records import Record, parts_of
 from taut.training._self_check import check_examples, check_losses
-from taut.training._tape import Tape
+from taut.training._tape import Tape, in_full_precision
 
 __all__ = ["Backend", "PrivateGradient"]
 
@@ -120,8 +120,7 @@ class PrivateGradient:
                 losses.append(values)
             return torch.cat(losses)
         if self._to_check:
-            check_examples(self.model, self._tape, self._names, inputs, targets, loss_fn)
-            self._to_check = False
+            self.check(inputs, targets, loss_fn)
         return self.accumulate(lambda: loss_fn(apply(self.model, inputs), targets))
 
     def accumulate(self, losses: Callable[[], Tensor]) -> Tensor:
@@ -135,7 +134,7 @@ class PrivateGradient:
             )
         if self._to_check and len(values):
             check_losses(self.tape, self._names, values)
-            self._to_check = False
+            self._to_check = len(values) < 2
         if len(values):
             torch.autograd.backward(values.sum())
         self.absorb(len(values))
@@ -170,6 +169,23 @@ class PrivateGradient:
             self._tape.clear()
         self.dropped = 0
 
+    def check(self, inputs: Any, targets: Any = None, loss_fn: LossFunction | None = None) -> None:
+        """Compare a few examples with plain autograd, and with each of them alone.
+
+        `accumulate_batch` does so with its first batch; those who run forward and backward passes
+        of their own call this once. A batch of one example leaves the check to the next.
+
+        Args:
+            inputs: of some examples.
+            targets: for the loss function.
+            loss_fn: by default the sum of squares of the outputs, if they are one tensor.
+
+        Raises:
+            UnsoundConfiguration: if gradients differ, naming the parameter.
+        """
+        check_examples(self.model, self.tape, self._names, inputs, targets, loss_fn)
+        self._to_check = self._to_check and batch_size(inputs) < 2
+
     def finish(self) -> None:
         """Add noise to the sum, divide, and set the gradients; the next logical batch begins."""
         noise = self._noise()
@@ -180,12 +196,13 @@ class PrivateGradient:
         self.dropped = 0
 
     def _absorb(self, records: Mapping[Tensor, Record], batch: int, scale: float = 1.0) -> None:
-        if self.clipping.needs_rows:
-            self._absorb_rows(records, batch, scale)
-            return
-        weights = self._weights(records, batch, scale)
-        for parameter, record in records.items():
-            self._add(parameter, record.weighted_sum(weights[self._group_of[parameter]]))
+        with in_full_precision(self.parameters[0].device.type):
+            if self.clipping.needs_rows:
+                self._absorb_rows(records, batch, scale)
+                return
+            weights = self._weights(records, batch, scale)
+            for parameter, record in records.items():
+                self._add(parameter, record.weighted_sum(weights[self._group_of[parameter]]))
 
     def _absorb_rows(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> None:
         """Clip by coordinates, in the order of groups and parameters, part of the batch by part."""
@@ -248,9 +265,8 @@ class PrivateGradient:
             flat = torch.zeros(sum(p.numel() for p in members), dtype=self._dtype())
             if scale > 0:
                 fill_normal(flat, scale * _ROUNDING / self._expected, self._generator)
-            parts = torch.split(flat, [p.numel() for p in members])
-            for parameter, part in zip(members, parts, strict=True):
-                noise[parameter] = part.view(parameter.shape).to(parameter.device)
+            parts = flat.to(self.parameters[0].device).split([p.numel() for p in members])
+            noise |= {p: part.view(p.shape) for p, part in zip(members, parts, strict=True)}
         return [noise[p] for p in self.parameters]
 
 

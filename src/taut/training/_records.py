@@ -33,7 +33,7 @@ ALL = slice(None)
 MOST_ROW_BYTES = 16 * 2**20
 """The most that one record keeps of gradients written out; more is slow to allocate anew."""
 
-_FLOPS_PER_BYTE = 10.0  # of gradients written out and read again, measured on CPUs
+_FLOPS_PER_BYTE = 25.0  # of gradients written out to fresh memory and read, measured on CPUs
 _FLOPS_PER_PAIR = 30.0  # of an entry of a Gram matrix, for what is done to it elementwise
 _ROWS_SLOWDOWN = 1.25  # of many small products over a large one
 _DOUBT = 4.0  # roundings, relative to the sum of lengths, squared: what cancellation may hide
@@ -137,7 +137,7 @@ class OuterProduct(Record):
     def squared_norms(self) -> Tensor:
         if self.positions == 1 and not self.is_sparse:
             return squared_lengths(self.left[:, 0]) * squared_lengths(self.right[:, 0])
-        return self._inner(self).sum((1, 2)) + self._doubt()
+        return self._inner(self).sum((1, 2)) + self.doubt()
 
     def inner(self, other: OuterProduct) -> Tensor:
         """Return the inner products of two records of one parameter, example by example."""
@@ -181,7 +181,7 @@ class OuterProduct(Record):
         products = torch.bmm(self.right, other.right.transpose(1, 2))
         return products.mul_(_left_products(self.left, other.left))
 
-    def _doubt(self) -> Tensor:
+    def doubt(self) -> Tensor:
         """Return what rounding may hide of a norm: much if long contributions cancel out."""
         lengths = squared_lengths(self.right)
         if not self.is_sparse:
@@ -204,6 +204,9 @@ class Blocks(Record):
 
     def rows(self, part: slice = ALL) -> Tensor:
         return torch.cat([block.rows(part) for block in self.parts], 1)
+
+    def cheapest(self) -> Record:
+        return Blocks(self.parameter, [block.cheapest() for block in self.parts])
 
     def squared_norms(self) -> Tensor:
         return torch.stack([block.squared_norms() for block in self.parts]).sum(0)
@@ -240,7 +243,10 @@ class Sum(Record):
         for i, one in enumerate(products):
             for other in products[:i]:
                 total += 2 * one.inner(other)
-        return total.clamp_(min=0.0)
+        # Uses may cancel each other out: the squared sum of lengths is below that of squares, times
+        # their number.
+        doubt = torch.stack([use.doubt() for use in products]).sum(0)
+        return total.clamp_(min=0.0) + len(products) * doubt
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         first, *rest = (use.weighted_sum(weights) for use in self.uses)
@@ -267,7 +273,7 @@ def merged(uses: Sequence[Record]) -> Record:
         if alike:
             left = torch.cat([use.left for use in alike], 1)
             right = torch.cat([use.right for use in alike], 1)
-            found.append(OuterProduct(alike[0].parameter, left, right))
+            found.append(OuterProduct(alike[0].parameter, left, right).cheapest())
     if rows:
         found.append(Rows(rows[0].parameter, torch.stack([use.rows() for use in rows]).sum(0)))
     return found[0] if len(found) == 1 else Sum(found)

@@ -39,8 +39,9 @@ def _replaced(module: nn.Module, groups: int, done: dict[nn.Module, nn.Module]) 
     if module in done:
         return done[module]
     new = done[module] = _substitute(module, groups)
-    for name, child in list(module.named_children()):
-        setattr(new, name, _replaced(child, groups, done))
+    for name, child in module._modules.items():
+        if child is not None:
+            setattr(new, name, _replaced(child, groups, done))
     return new
 
 

@@ -17,7 +17,10 @@ from taut.training._normalisation import group_norm, instance_norm
 from taut.training._recurrent import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
 from taut.training._tap import without_tap
 
-__all__ = ["Rewrite", "rewrite_for", "rewritten"]
+__all__ = ["RECURRENT", "Rewrite", "rewrite_for", "rewritten"]
+
+RECURRENT = (nn.RNNBase, nn.RNNCellBase)
+"""Layers with a state that goes from step to step."""
 
 Rewrite: TypeAlias = Callable[..., Any]
 """Takes a layer, a tap and the arguments of the layer's `forward`."""
@@ -35,16 +38,21 @@ def rewrite_for(module: nn.Module) -> Rewrite | None:
 
 
 @contextmanager
-def rewritten(model: nn.Module) -> Iterator[None]:
-    """Run recurrent layers step by step inside, in operations that `torch.vmap` knows."""
-    recurrent = [m for m in model.modules() if isinstance(m, _RECURRENT) and rewrite_for(m)]
-    for module in recurrent:
+def rewritten(model: nn.Module, kinds: tuple[type, ...] = RECURRENT) -> Iterator[None]:
+    """Rewrite layers inside, without taps.
+
+    Args:
+        model: whose layers they are.
+        kinds: by default the recurrent ones, which `torch.vmap` knows only step by step.
+    """
+    chosen = [m for m in model.modules() if isinstance(m, kinds) and rewrite_for(m)]
+    for module in chosen:
         rewrite = _REWRITES[type(module).forward]
         vars(module)["forward"] = partial(rewrite, module, without_tap)
     try:
         yield
     finally:
-        for module in recurrent:
+        for module in chosen:
             del vars(module)["forward"]
 
 
@@ -55,8 +63,6 @@ def _has_plain_names(module: nn.Module) -> bool:
     derived = ("_g", "_v", "_orig")
     return not any(name.endswith(derived) for name in module._parameters if name != "bias_v")
 
-
-_RECURRENT = (nn.RNNBase, nn.RNNCellBase)
 
 _REWRITES: dict[object, Rewrite] = {
     nn.GroupNorm.forward: group_norm,

@@ -8,7 +8,7 @@ of a recording the model carries no trace of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from taut.training._rewrites import Rewrite, rewrite_for
 from taut.training._rules import Rule, rule_for
 from taut.training._watch import watched
 
-__all__ = ["Tape"]
+__all__ = ["Tape", "in_full_precision"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class _Layer:
     module: nn.Module
     rule: Rule | None = None
     rewrite: Rewrite | None = None
+
+    @property
+    def device_type(self) -> str:
+        """The kind of device that the layer is on."""
+        return next(self.module.parameters()).device.type
 
 
 class Tape:
@@ -52,6 +57,7 @@ class Tape:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         self._layers = list(_layers(model))
+        self._parameters = list(model.parameters())
         self._records: dict[Tensor, list[tuple[str, Record]]] = {}
         self._waiting: list[Callable[[], None]] = []
         self._is_recording = False
@@ -64,7 +70,7 @@ class Tape:
         Gradients that parameters have are removed: any that appear come from outside of the layers.
         """
         self.clear()
-        parameters = [p for p in self._model.parameters() if p.requires_grad]
+        parameters = [p for p in self._parameters if p.requires_grad]
         hooks = [self._attached(layer) for layer in self._layers]
         watch = nullcontext() if self._was_watched else watched(self._model, self._owners())
         for parameter in parameters:
@@ -184,8 +190,10 @@ class Tape:
         if self._is_recording:
             self._waiting.append(partial(self._keep, layer, records))
             return
-        for record in records():
-            self._records.setdefault(record.parameter, []).append((layer.name, record.cheapest()))
+        with in_full_precision(layer.device_type):
+            for record in records():
+                uses = self._records.setdefault(record.parameter, [])
+                uses.append((layer.name, record.cheapest()))
 
 
 class _Open(torch.autograd.Function):
@@ -205,6 +213,16 @@ def _opened(output: Tensor) -> Tensor:
     anchor = torch.empty(0, device=output.device, requires_grad=True)
     opened: Tensor = _Open.apply(output, anchor)  # type: ignore[no-untyped-call]
     return opened
+
+
+def in_full_precision(device_type: str) -> AbstractContextManager[object]:
+    """Return a context in which autocast does not round: norms and sums are in float32."""
+    if torch.is_autocast_enabled(device_type):
+        return torch.autocast(device_type, enabled=False)
+    return _AS_IT_IS
+
+
+_AS_IT_IS = nullcontext()
 
 
 def _precise(grads: Tensor) -> Tensor:
