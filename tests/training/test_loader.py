@@ -137,7 +137,7 @@ def test_empty_batches_are_steps():
     for x, y in loader:
         assert x.shape == y.shape == (0,)
         assert loader.current.is_empty
-    assert loader.steps == 10
+    assert loader.steps_taken == 10
 
 
 def test_empty_batches_keep_the_structure_of_others():
@@ -197,7 +197,7 @@ def test_a_pass_is_an_epoch_unless_told_otherwise():
 def test_passes_end_with_the_steps_of_the_plan():
     loader = PrivateLoader(TENSORS, plan())
     assert [len(logical(loader.microbatches())) for _ in range(3)] == [10, 10, 5]
-    assert loader.steps == 25
+    assert loader.steps_taken == 25
     with pytest.raises(BudgetExceeded, match="all 25 steps"):
         next(iter(loader))
 
@@ -207,7 +207,7 @@ def test_an_abandoned_pass_counts_what_was_handed_out():
     batches = loader.microbatches()
     for _ in range(4):
         next(batches)
-    assert loader.steps == 4
+    assert loader.steps_taken == 4
     assert next(loader.microbatches()).step == 4
     with pytest.raises(UnsoundConfiguration, match="another pass"):
         next(batches)
@@ -238,7 +238,7 @@ def test_secure_run_resumes_with_its_count():
     first, second = PrivateLoader(TENSORS, plan()), PrivateLoader(TENSORS, plan())
     list(first)
     second.load_state_dict(first.state_dict())
-    assert second.steps == 10
+    assert second.steps_taken == 10
     seeded = PrivateLoader(TENSORS, plan(), generator=SeededForExperiments(1)).state_dict()
     with pytest.raises(UnsoundConfiguration, match="a run with a seed"):
         second.load_state_dict(seeded)
@@ -258,6 +258,8 @@ def test_data_loader_hands_over_its_fetching():
     ours = PrivateLoader.from_data_loader(theirs, plan(sampling=FixedSizeSampling()), steps=2)
     assert ours.dataset is TENSORS
     assert all(batch.ndim == 0 for batch in ours)
+    alone = PrivateLoader.from_data_loader(theirs, plan(), num_workers=0, collate_fn=None)
+    assert logical(alone.microbatches())
     plain = PrivateLoader.from_data_loader(DataLoader(TENSORS, batch_size=4), plan())
     assert logical(plain.microbatches())
 

@@ -21,14 +21,14 @@ from taut.training._sampling import Indices, Sampling
 __all__ = ["MicroBatch", "PrivateLoader", "check_sampler"]
 
 _CHOOSES = ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last")
-_FETCHES = (
+_WORKERS = (
     "worker_init_fn",
     "timeout",
     "multiprocessing_context",
     "prefetch_factor",
     "persistent_workers",
-    "pin_memory",
 )
+_FETCHES = (*_WORKERS, "pin_memory")
 
 
 class MicroBatch(NamedTuple):
@@ -132,7 +132,7 @@ class PrivateLoader:
         self.generator = default_generator() if generator is None else generator
         self.current: MicroBatch | None = None
         """What was yielded last."""
-        self.steps = 0
+        self.steps_taken = 0
         """How many logical batches were handed out, over all passes."""
         self._pending: deque[_Part] = deque()
         self._collate = collate_fn
@@ -167,7 +167,10 @@ class PrivateLoader:
             "collate_fn": loader.collate_fn,
             **{name: getattr(loader, name) for name in _FETCHES},
         }
-        return cls(loader.dataset, sampling, **(carried | arguments))
+        merged = carried | arguments
+        if not merged["num_workers"]:
+            merged = {name: value for name, value in merged.items() if name not in _WORKERS}
+        return cls(loader.dataset, sampling, **merged)
 
     def __len__(self) -> int:
         """Return the number of logical batches in one pass."""
@@ -199,13 +202,13 @@ class PrivateLoader:
         """
         state = None
         if isinstance(self.generator, SeededForExperiments):
-            ahead = [part.state for part in self._pending if part.step >= self.steps]
+            ahead = [part.state for part in self._pending if part.step >= self.steps_taken]
             state = ahead[0] if ahead else self.generator.state_dict()
-        return {"steps": self.steps, "generator": state}
+        return {"steps": self.steps_taken, "generator": state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on after the steps of `state`; what was begun is dropped."""
-        self.steps = _validate.integer(steps=state["steps"])
+        self.steps_taken = _validate.integer(steps=state["steps"])
         self._pending = deque()
         if state["generator"] is not None:
             if not isinstance(self.generator, SeededForExperiments):
@@ -216,7 +219,7 @@ class PrivateLoader:
             self.generator.load_state_dict(state["generator"])
 
     def _check_steps_left(self) -> None:
-        if self.plan is not None and self.steps >= self.plan.steps:
+        if self.plan is not None and self.steps_taken >= self.plan.steps:
             raise BudgetExceeded(
                 f"all {self.plan.steps} steps of the plan were handed out; plan for more epochs "
                 "or steps from the start"
@@ -241,12 +244,12 @@ class PrivateLoader:
 
     def _choose(self, pending: deque[_Part]) -> Iterator[Indices]:
         """Yield the parts of one pass that hold examples, and note all parts as pending."""
-        last = self.steps + self._pass
+        last = self.steps_taken + self._pass
         if self.plan is not None:
             last = min(last, self.plan.steps)
         seeded = self.generator if isinstance(self.generator, SeededForExperiments) else None
         batches = self.sampling.batches(self.examples, self.generator)
-        for step in range(self.steps, last):
+        for step in range(self.steps_taken, last):
             state = None if seeded is None else seeded.state_dict()
             for part in self._parts(next(batches), step, state):
                 pending.append(part)
@@ -270,7 +273,7 @@ class PrivateLoader:
                 "another pass over this loader has begun; steps are counted in one pass at a time"
             )
         part = pending.popleft()
-        self.steps = part.step + 1
+        self.steps_taken = part.step + 1
         self.current = MicroBatch(data, len(part.indices), part.step, part.is_last)
         return self.current
 

@@ -177,8 +177,8 @@ class Plan:
             self.clipping.sensitivity(names, counts), multiplier=self.noise_multiplier
         )
         starts = np.concatenate([[0], np.cumsum(totals)[:-1]])
-        scales = noise.scales[starts]
-        if noise.basis is not None or (noise.scales != np.repeat(scales, totals)).any():
+        scales = np.maximum.reduceat(noise.scales, starts)
+        if noise.basis is not None or (scales != np.minimum.reduceat(noise.scales, starts)).any():
             raise UnsoundConfiguration(
                 f"clipping={self.clipping!r} asks for noise that differs within a group; split it"
             )

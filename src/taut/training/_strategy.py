@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from taut._validate import WrongType
 
 __all__ = ["Strategy"]
@@ -49,7 +51,7 @@ class Strategy(ABC):
         """
         if not isinstance(data, Mapping) or "name" not in data:
             raise ValueError(f"a {cls.__name__} in JSON is an object with a name, got {data!r}")
-        values = dict(data)
+        values = {key: _frozen(value) for key, value in data.items()}
         name = values.pop("name")
         member = cls._family.get(name)
         if member is None:
@@ -64,4 +66,12 @@ class Strategy(ABC):
 
 
 def _plain(value: Any) -> Any:
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+    """Return a field as JSON has it."""
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _frozen(value: Any) -> Any:
+    """Return a field as a strategy has it, the inverse of `_plain`."""
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
