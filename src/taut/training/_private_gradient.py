@@ -140,8 +140,13 @@ class PrivateGradient:
         self.absorb(len(values))
         return values.detach()
 
-    def absorb(self, batch: int) -> None:
-        """Clip what the tape holds of the last backward pass, and add it to the sum."""
+    def absorb(self, batch: int, *, scale: float = 1.0) -> None:
+        """Clip what the tape holds of the last backward pass, and add it to the sum.
+
+        Args:
+            batch: the number of examples in that pass.
+            scale: what gradients are multiplied with first: the batch size, if the loss was a mean.
+        """
         if batch == 0:
             self.tape.clear()
             return
@@ -155,7 +160,14 @@ class PrivateGradient:
                     "layer, such as from a penalty in the loss; use the optimizer's weight_decay, "
                     "and parameters only through their layers"
                 )
-        self._absorb(records, batch)
+        self._absorb(records, batch, scale)
+
+    def discard(self) -> None:
+        """Forget what was absorbed since the last `finish`, as if no example had been seen."""
+        self._totals.clear()
+        if self._tape is not None:
+            self._tape.clear()
+        self.dropped = 0
 
     def check(self, inputs: Any, targets: Any = None, loss_fn: LossFunction | None = None) -> None:
         """Compare a few examples with plain autograd, and with each of them alone.
@@ -183,21 +195,22 @@ class PrivateGradient:
             parameter.grad = summed.to(parameter.dtype)
         self.dropped = 0
 
-    def _absorb(self, records: Mapping[Tensor, Record], batch: int) -> None:
+    def _absorb(self, records: Mapping[Tensor, Record], batch: int, scale: float = 1.0) -> None:
         with in_full_precision(self.parameters[0].device.type):
             if self.clipping.needs_rows:
-                self._absorb_rows(records, batch)
+                self._absorb_rows(records, batch, scale)
                 return
-            weights = self._weights(records, batch)
+            weights = self._weights(records, batch, scale)
             for parameter, record in records.items():
                 self._add(parameter, record.weighted_sum(weights[self._group_of[parameter]]))
 
-    def _absorb_rows(self, records: Mapping[Tensor, Record], batch: int) -> None:
+    def _absorb_rows(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> None:
         """Clip by coordinates, in the order of groups and parameters, part of the batch by part."""
         ordered = sorted(self.parameters, key=self._group_of.__getitem__)
         sizes = [parameter.numel() for parameter in ordered]
         for part in parts_of(batch, 4 * sum(sizes)):
             rows = torch.cat([records[parameter].rows(part) for parameter in ordered], 1)
+            rows *= scale
             lost = ~rows.isfinite().all(1)
             self.dropped += int(lost.sum())
             rows[lost] = 0.0
@@ -205,20 +218,21 @@ class PrivateGradient:
             for parameter, piece in zip(ordered, total.split(sizes), strict=True):
                 self._add(parameter, piece.view(parameter.shape))
 
-    def _weights(self, records: Mapping[Tensor, Record], batch: int) -> Tensor:
+    def _weights(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> Tensor:
         """Return clipping weights over the expected batch size, of shape (groups, batch)."""
         norms: list[list[Tensor]] = [[] for _ in self._scales]
         for parameter, record in records.items():
             norms[self._group_of[parameter]].append(record.squared_norms())
         empty = torch.zeros(batch, dtype=self._dtype(), device=self.parameters[0].device)
         squares = torch.stack([torch.stack(group).sum(0) if group else empty for group in norms])
+        squares *= scale**2
         if not bool(squares.sum().isfinite()):
             lost = ~squares.isfinite().all(0)
             self.dropped += int(lost.sum())
             squares[:, lost] = 0.0
             for record in records.values():
                 record.drop(lost)
-        return self.clipping.weights(squares).div_(self._expected)
+        return self.clipping.weights(squares).mul_(scale / self._expected)
 
     def _refuse_missing(self, records: Mapping[Tensor, Record]) -> None:
         for parameter in self.parameters:
