@@ -11,7 +11,7 @@ from taut import _validate
 from taut.accounting import Bounds, PrivacyLoss
 from taut.errors import UnsoundConfiguration
 from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
-from taut.training._optimizer_checks import check_optimizer, check_parameters
+from taut.training._optimizer_checks import check_optimizer
 from taut.training._plan import Plan
 from taut.training._private_gradient import PrivateGradient
 from taut.training._recorded_passes import RecordedPasses
@@ -110,7 +110,7 @@ class PrivateOptimizer(Optimizer):
             self._update()
 
     def _update(self) -> None:
-        check_parameters(self._gradient.model, self.inner, self._gradient.parameters)
+        self._gradient.check_optimizer(self.inner)
         check_sampler(self._loader, self.plan.sampling)
         self.ledger.record(self.ledger.steps)
         self._gradient.finish()

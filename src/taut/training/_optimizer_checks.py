@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -29,18 +29,21 @@ def check_optimizer(model: nn.Module, optimizer: Any) -> None:
             f"{type(optimizer).__name__} evaluates the loss several times in a step, and every "
             "evaluation would have to be paid for; use an optimizer that takes one gradient"
         )
-    check_parameters(model, optimizer, [p for p in model.parameters() if p.requires_grad])
+    named = dict(model.named_parameters())
+    check_parameters(named, optimizer, [p for p in named.values() if p.requires_grad])
 
 
-def check_parameters(model: nn.Module, optimizer: Optimizer, private: Iterable[Tensor]) -> None:
+def check_parameters(
+    named: Mapping[str, Tensor], optimizer: Optimizer, private: Iterable[Tensor]
+) -> None:
     """Refuse an optimizer whose parameters are not exactly those that get private gradients.
 
     Args:
-        model: what is trained.
+        named: all parameters of the model.
         optimizer: frozen parameters in it are of no matter.
         private: the parameters whose gradients are clipped and noised.
     """
-    names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+    names: dict[Tensor, str] = {p: name for name, p in named.items()}
     wanted = set(private)
     for parameter, name in names.items():
         if parameter.requires_grad != (parameter in wanted):

@@ -25,7 +25,7 @@ from taut.training._fetching import Collate
 from taut.training._loader import MicroBatch, PrivateLoader
 from taut.training._loader_checks import length
 from taut.training._materialised import LossFunction, apply
-from taut.training._optimizer_checks import check_optimizer, check_parameters, check_scheduler
+from taut.training._optimizer_checks import check_optimizer, check_scheduler
 from taut.training._per_example_loss import per_example
 from taut.training._plan import Plan
 from taut.training._private_gradient import Backend, PrivateGradient
@@ -323,7 +323,7 @@ class PrivateTrainer:
 
     def _update(self, ledger: RunLedger) -> bool:
         """Take a step, unless steps that were repeated after a crash have used up the budget."""
-        check_parameters(self.model, self.optimizer, self._gradient.parameters)
+        self._gradient.check_optimizer(self.optimizer)
         try:
             ledger.record(self.step)
         except BudgetExceeded:
