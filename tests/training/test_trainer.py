@@ -2,6 +2,7 @@
 
 import csv
 import json
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -32,7 +33,9 @@ def without_noise(monkeypatch):
 
 def trained(net, a_plan, *, loss=LOSS, seed=3, **options):
     options.setdefault("optimizer", sgd(net))
-    trainer = PrivateTrainer(net, loss, a_plan, generator=SeededForExperiments(seed=seed), **options)
+    trainer = PrivateTrainer(
+        net, loss, a_plan, generator=SeededForExperiments(seed=seed), **options
+    )
     return trainer, trainer.fit(data())
 
 
@@ -240,7 +243,7 @@ def test_callbacks_hear_of_steps_epochs_and_the_end(tmp_path):
     trained(model(), plan(), callbacks=[Listen(), log])
     assert heard[4:7] == [("step", 5), ("epoch", 1.0), ("step", 6)]
     assert heard[-1] == ("end", 6)
-    rows = list(csv.DictReader((tmp_path / "steps.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "steps.csv").read_text().splitlines()))
     assert [row["step"] for row in rows] == ["2", "4", "6"]
     assert float(rows[-1]["epsilon"]) == pytest.approx(plan().epsilon)
     assert rows[0].keys() == {"step", "epoch", "epsilon"}
@@ -264,10 +267,7 @@ def test_evaluation_counts_right_answers():
     inputs, labels = data().tensors
     for averaged in (True, False):
         found = trainer.evaluate(data(), averaged=averaged, batch_size=7)
-        if averaged:
-            with trainer.averaged():
-                outputs = net(inputs)
-        else:
+        with trainer.averaged() if averaged else nullcontext(), torch.no_grad():
             outputs = net(inputs)
         assert found.accuracy == pytest.approx(float((outputs.argmax(1) == labels).float().mean()))
         assert found.loss == pytest.approx(float(functional.cross_entropy(outputs, labels)))
