@@ -76,6 +76,8 @@ def main():
     directory, times, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(1)
     directory.mkdir(exist_ok=True)
+    # What torch loads at a first step, children shall find loaded.
+    torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1).step()
     moments = random.Random(seed)
     kills = sum(killed_once(directory, moments.uniform(0.0, 0.1)) for _ in range(times))
     result = train(directory)

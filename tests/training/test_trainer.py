@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from contextlib import nullcontext
 
 import pytest
@@ -161,7 +162,10 @@ def test_result_is_what_the_plan_costs():
     again = TrainingResult.from_json(result.to_json())
     assert again == result
     assert "experiment" in result.statement  # it was seeded
-    assert f"certified {result.epsilon.lower:.6g} <= epsilon" in result.statement
+    stated = re.search(r"certified (\S+) <= epsilon <= (\S+) at", result.statement)
+    below, above = map(float, stated.groups())
+    assert below <= result.epsilon.lower <= result.epsilon.upper <= above  # rounded to be true
+    assert above == pytest.approx(result.epsilon.upper, rel=1e-5)
 
 
 def test_secure_run_does_not_speak_of_experiments():
