@@ -302,8 +302,8 @@ class PrivateTrainer:
                     continue
                 if not self._update(ledger):
                     break
-                self._tell(progress, ledger, total / seen if seen else None)
                 self._files.save(self.step, lambda: self._state(loader))
+                self._tell(progress, ledger, total / seen if seen else None)
                 total, seen = 0.0, 0
         finally:
             progress.close()

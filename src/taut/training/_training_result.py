@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 from taut.accounting import Adjacency, Bounds, PrivacyLoss
@@ -76,14 +77,15 @@ class TrainingResult:
     def statement(self) -> str:
         """The promise in words, for a model card."""
         plan = self.plan
+        below = _rounded(self.epsilon.lower, ROUND_FLOOR)
+        above = _rounded(self.epsilon.upper, ROUND_CEILING)
         text = (
             f"Trained by private gradient descent: {self.counted_steps} steps with an expected "
             f"batch of {plan.batch_size:g} out of {plan.examples} examples ({self.sampler} "
             f"sampling), gradients of examples clipped by {plan.clipping!r}, Gaussian noise of "
-            f"multiplier {plan.noise_multiplier:.6g}. This is ({self.epsilon.upper:.6g}, "
-            f"{self.delta:g})-differentially private under {self.adjacency} adjacency, for whoever "
-            f"sees every update; certified {self.epsilon.lower:.6g} <= epsilon <= "
-            f"{self.epsilon.upper:.6g} at delta={self.delta:g}."
+            f"multiplier {plan.noise_multiplier:.6g}. This is ({above}, {self.delta!r})-"
+            f"differentially private under {self.adjacency} adjacency, for whoever sees every "
+            f"update; certified {below} <= epsilon <= {above} at delta={self.delta!r}."
         )
         if self.stopped_at_budget:
             text += f" Stopped at the budget after {self.steps} of {plan.steps} planned updates."
@@ -145,3 +147,8 @@ class TrainingResult:
             return cls.from_dict(json.loads(text))
         except json.JSONDecodeError as error:
             raise ValueError(f"not valid JSON: {error}") from None
+
+
+def _rounded(value: float, rounding: str) -> str:
+    """Return six digits, rounded to the safe side: what is printed is certified as well."""
+    return f"{Context(prec=6, rounding=rounding).create_decimal(value).normalize():f}"
