@@ -13,6 +13,7 @@ from taut.training._replace import replace_batchnorm
 from taut.training._run_history import RunHistory, Segment
 from taut.training._run_ledger import RunLedger
 from taut.training._sampling import FixedSizeSampling, PoissonSampling, Sampling
+from taut.training._shared_ledger import SharedLedger
 from taut.training._trainer import PrivateTrainer
 from taut.training._training_result import TrainingResult
 
@@ -34,6 +35,7 @@ __all__ = [
     "RunLedger",
     "Sampling",
     "Segment",
+    "SharedLedger",
     "StepEnd",
     "TrainingResult",
     "check_model",

@@ -20,7 +20,7 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource
 from taut.training._processes import Processes
 
-__all__ = ["Reduction", "reduction_for", "unwrapped"]
+__all__ = ["Reduction", "Sharded", "reduction_for", "unwrapped"]
 
 Draw: TypeAlias = Callable[[Sequence[torch.Size]], list[Tensor]]
 """Draws noise for the given shapes, one of every trainable parameter in their order."""

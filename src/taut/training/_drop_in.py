@@ -15,6 +15,7 @@ from taut import _validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource
 from taut.training._clipping import Clipping, FlatClip
+from taut.training._distributed import unwrapped
 from taut.training._loader import MicroBatch, PrivateLoader
 from taut.training._loader_checks import check_replaceable, length
 from taut.training._optimizer import PrivateOptimizer
@@ -25,6 +26,7 @@ from taut.training._randomness import split
 from taut.training._recorded_passes import check_detached
 from taut.training._run_ledger import RunLedger
 from taut.training._sampling import FixedSizeSampling, PoissonSampling, Sampling
+from taut.training._shared_ledger import SharedLedger
 
 __all__ = ["make_private", "make_private_with_epsilon"]
 
@@ -109,8 +111,8 @@ def make_private(
     choices, noise = split(noise_generator)
     gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
     loader = _loader(data_loader, plan, plan.sampling, max_physical_batch_size, choices)
-    count = ledger if isinstance(ledger, RunLedger) else RunLedger(ledger, plan)
-    _check_ledger(count, plan)
+    count = ledger if isinstance(ledger, RunLedger) else SharedLedger(ledger, plan)
+    _check_ledger(count, plan, gradient)
     return module, _joined(optimizer, gradient, count, loader, loss_reduction), loader
 
 
@@ -185,7 +187,7 @@ def make_private_with_epsilon(
     choices, noise = split(noise_generator)
     gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
     loader = _loader(data_loader, plan, plan, max_physical_batch_size, choices)
-    count = RunLedger(ledger, plan, enforce=True)
+    count = SharedLedger(ledger, plan, enforce=True)
     return module, _joined(optimizer, gradient, count, loader, loss_reduction), loader
 
 
@@ -210,9 +212,10 @@ def _gradient(
         raise ValueError(
             f"loss_reduction must be 'mean' or 'sum', got loss_reduction={reduction!r}"
         )
-    check_detached(module)
+    check_detached(unwrapped(module))
     check_optimizer(module, optimizer)
-    sizes = {name: p.numel() for name, p in module.named_parameters() if p.requires_grad}
+    named = unwrapped(module).named_parameters()
+    sizes = {name: p.numel() for name, p in named if p.requires_grad}
     return PrivateGradient(
         module,
         plan.clipping,
@@ -275,7 +278,12 @@ def _clipping(clipping: Clipping | None, norm: float | None) -> Clipping:
     return FlatClip(_validate.positive(max_grad_norm=norm))
 
 
-def _check_ledger(ledger: RunLedger, plan: Plan) -> None:
+def _check_ledger(ledger: RunLedger, plan: Plan, gradient: PrivateGradient) -> None:
+    if gradient.processes.size > 1 and not isinstance(ledger, SharedLedger):
+        raise UnsoundConfiguration(
+            "several processes train together, and ledger counts for one; open a SharedLedger in "
+            "all of them, or give its path"
+        )
     found = ledger.plan
     if (found.step_loss, found.clipping, found.sampling) != (
         plan.step_loss,

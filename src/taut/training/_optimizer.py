@@ -120,6 +120,10 @@ class PrivateOptimizer(Optimizer):
 
     def follow(self, loader: PrivateLoader) -> None:
         """Expect batches from a loader, which says so before it hands them out."""
+        if loader.processes != self._gradient.processes:
+            raise UnsoundConfiguration(
+                "the loader shares batches out to other processes than those that add up gradients"
+            )
         self._loader = loader
 
     def begin_pass(self) -> None:
@@ -134,6 +138,7 @@ class PrivateOptimizer(Optimizer):
                 "the last batch was skipped: no optimizer.step() followed it. Leaving out batches "
                 "because of what is in them is not covered by the noise; step for every batch"
             )
+        self._gradient.begin()
         if part.is_empty:
             self._update()
             return

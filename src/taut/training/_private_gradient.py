@@ -14,7 +14,7 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
 from taut.training._check_model import check_model
 from taut.training._clipping import Clipping
-from taut.training._distributed import reduction_for, unwrapped
+from taut.training._distributed import Sharded, reduction_for, unwrapped
 from taut.training._materialised import LossFunction, Materialised, apply, batch_size
 from taut.training._normal import fill_normal
 from taut.training._optimizer_checks import check_parameters
@@ -104,6 +104,11 @@ class PrivateGradient:
     def parameters(self) -> list[Tensor]:
         """Whose `grad` is set."""
         return list(self._reduction.trained.values())
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether processes keep parts of the parameters."""
+        return isinstance(self._reduction, Sharded)
 
     @property
     def backend(self) -> Backend:

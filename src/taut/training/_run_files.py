@@ -10,7 +10,9 @@ from typing import Any
 from taut.errors import UnsoundConfiguration
 from taut.training._checkpoint import Checkpoints, write_atomically
 from taut.training._plan import Plan
+from taut.training._processes import Processes
 from taut.training._run_ledger import RunLedger
+from taut.training._shared_ledger import SharedLedger
 from taut.training._training_result import TrainingResult
 
 __all__ = ["RunFiles"]
@@ -24,6 +26,7 @@ class RunFiles:
         plan: the run's.
         every: how many steps lie between checkpoints.
         seconds: how much time lies between checkpoints.
+        processes: that train together; the first of them reads and writes for all.
 
     All of these files may be published but for logs of private losses.
     """
@@ -35,7 +38,9 @@ class RunFiles:
         *,
         every: int | None,
         seconds: float,
+        processes: Processes,
     ) -> None:
+        self._processes = processes
         self.directory = None if directory is None else Path(directory)
         self._plan = plan
         self._memory: RunLedger | None = None
@@ -57,8 +62,15 @@ class RunFiles:
         """Return the ledger, opened by nobody else."""
         if self.directory is None:
             if self._memory is None:
-                self._memory = RunLedger(None, self._plan, enforce=True)
+                self._memory = SharedLedger(None, self._plan, enforce=True)
             return self._memory
+        self._processes.agreed(self._check_plan)
+        ledger = SharedLedger(self.directory / "ledger.jsonl", self._plan, enforce=True)
+        self._processes.agreed(self._write_plan)
+        return ledger
+
+    def _check_plan(self) -> None:
+        assert self.directory is not None
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / "plan.json"
         if path.exists() and self.plan_of(self.directory) != self._plan:
@@ -67,10 +79,12 @@ class RunFiles:
                 "trained as its promise says. Go on with PrivateTrainer.resume(run_dir, ...), or "
                 "use another directory"
             )
-        ledger = RunLedger(self.directory / "ledger.jsonl", self._plan, enforce=True)
+
+    def _write_plan(self) -> None:
+        assert self.directory is not None
+        path = self.directory / "plan.json"
         if not path.exists():
             write_atomically(path, self._plan.to_json())
-        return ledger
 
     def close(self, ledger: RunLedger) -> None:
         """Let go of the ledger; one in memory is kept for the next time."""
@@ -79,14 +93,18 @@ class RunFiles:
 
     def checkpoint(self) -> dict[str, Any] | None:
         """Return the last checkpoint, if there is one."""
-        return None if self._checkpoints is None else self._checkpoints.read()
+        return None if self._checkpoints is None else self._processes.agreed(self._checkpoints.read)
 
     def save(self, step: int, state: Callable[[], dict[str, Any]], *, now: bool = False) -> None:
         """Write a checkpoint if one is due."""
-        if self._checkpoints is not None and (now or self._checkpoints.is_due(step)):
-            self._checkpoints.write(state())
+        checkpoints = self._checkpoints
+        if checkpoints is None:
+            return
+        if now or self._processes.agreed(lambda: checkpoints.is_due(step)):
+            whole = state()
+            self._processes.agreed(lambda: checkpoints.write(whole))
 
     def save_result(self, result: TrainingResult) -> None:
         """Write down what the run promises."""
-        if self.directory is not None:
+        if self.directory is not None and self._processes.is_first:
             write_atomically(self.directory / "result.json", result.to_json())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from taut.training._plan import Plan
@@ -47,6 +48,7 @@ class SharedLedger(RunLedger):
         if not self.processes.is_first:
             super().__init__(None, plan, block=block)
             self._history, self._most = found
+            self.path = None if path is None else Path(path)
 
     def record(self, step: int) -> None:
         """Count one step of all processes; once this returns, no crash can undo it.

@@ -19,6 +19,7 @@ from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
 from taut.training._batches import LabelRange, check_finite, inputs_and_targets
 from taut.training._callbacks import Callback, CSVLog, StepEnd
+from taut.training._distributed import unwrapped
 from taut.training._ema import MovingAverage
 from taut.training._evaluation import Evaluation, evaluate
 from taut.training._fetching import Collate
@@ -46,7 +47,7 @@ class PrivateTrainer:
     """Trains a model as a plan says, and keeps the promise through crashes.
 
     Args:
-        model: what is trained, in place.
+        model: what is trained, in place; also in DistributedDataParallel, or after `fully_shard`.
         loss_fn: a function of outputs and targets with one loss per example, such as
             `nn.CrossEntropyLoss(reduction="none")`; one that returns the mean or the sum over
             examples is recognised.
@@ -61,7 +62,8 @@ class PrivateTrainer:
         num_workers: processes that fetch examples.
         collate_fn: makes a batch of a list of examples: inputs and targets.
         ema: decay of a moving average of the weights, such as 0.999; see `averaged`.
-        callbacks: are told about the course of the run.
+        callbacks: are told about the course of the run, by the first process alone and with the
+            losses of its share.
         device: where the model and batches are moved.
         generator: of choices and noise, by default the secure one.
         backend: of `PrivateGradient`.
@@ -118,6 +120,7 @@ class PrivateTrainer:
     ) -> None:
         if not isinstance(plan, Plan):
             raise _validate.WrongType(f"plan must be a Plan, got plan={plan!r}")
+        model = unwrapped(model)
         check_detached(model)
         self.plan = plan
         self.device = None if device is None else torch.device(device)
@@ -139,7 +142,19 @@ class PrivateTrainer:
             generator=self._noise_bits,
             backend=backend,
         )
-        self._files = RunFiles(run_dir, plan, every=checkpoint_every, seconds=checkpoint_seconds)
+        self._processes = self._gradient.processes
+        if run_dir is not None and self._gradient.is_sharded:
+            raise UnsoundConfiguration(
+                "run_dir holds whole models, and this one is sharded; leave run_dir out, count "
+                "steps with SharedLedger and save weights by torch.distributed.checkpoint"
+            )
+        self._files = RunFiles(
+            run_dir,
+            plan,
+            every=checkpoint_every,
+            seconds=checkpoint_seconds,
+            processes=self._processes,
+        )
         self._loading = {
             "max_physical_batch_size": max_physical_batch_size,
             "num_workers": num_workers,
@@ -148,8 +163,9 @@ class PrivateTrainer:
         self._loss_fn = loss_fn
         self._losses: LossFunction | None = None
         self._labels: LabelRange | None = None
-        self._callbacks = [*callbacks, *self._logs(log_private_metrics)]
-        self._progress = progress
+        is_first = self._processes.is_first
+        self._callbacks = [*callbacks, *self._logs(log_private_metrics)] if is_first else []
+        self._progress = progress and is_first
         self._epsilon: float | None = None
 
     @classmethod
@@ -311,6 +327,7 @@ class PrivateTrainer:
 
     def _accumulate(self, part: MicroBatch) -> float:
         """Absorb a physical batch; return the sum of its losses."""
+        self._gradient.begin()
         if part.is_empty:
             return 0.0
         assert self._losses is not None
@@ -363,9 +380,9 @@ class PrivateTrainer:
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
-            "loader": json.dumps(loader.state_dict()),
+            "loader": json.dumps(self._processes.gathered(loader.state_dict())),
             "noise": json.dumps(self._noise_bits.state_dict()) if seeded else None,  # type: ignore[attr-defined]
-            "torch": torch.get_rng_state() if seeded else None,
+            "torch": self._processes.gathered(torch.get_rng_state()) if seeded else None,
         }
 
     def _load_state(self, state: Mapping[str, Any], loader: PrivateLoader) -> None:
@@ -386,11 +403,20 @@ class PrivateTrainer:
             self.scheduler.load_state_dict(state["scheduler"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])
-        loader.load_state_dict(json.loads(state["loader"]))
+        rank = self._processes.rank
+        loader.load_state_dict(self._loader_state(json.loads(state["loader"])))
         if state["noise"] is not None and isinstance(self._noise_bits, SeededForExperiments):
             self._noise_bits.load_state_dict(json.loads(state["noise"]))
-            torch.set_rng_state(state["torch"])
+            torch.set_rng_state(state["torch"][rank])
         self.step = state["step"]
+
+    def _loader_state(self, states: list[dict[str, Any]]) -> dict[str, Any]:
+        if len(states) != self._processes.size and states[0]["generator"] is not None:
+            raise ValueError(
+                f"the experiment was begun with {len(states)} processes and a seed, and can be "
+                f"repeated with as many only; there are {self._processes.size}"
+            )
+        return states[min(self._processes.rank, len(states) - 1)]
 
 
 def _optimizer(model: nn.Module, given: Any) -> Optimizer:
