@@ -2,6 +2,7 @@
 
 import math
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import distributed as dist
 from torch import nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
-from training.oracle import cross_entropy
+from training.oracle import cross_entropy, squares
 from training.ranks import in_processes
 from training.runs import data, model, plan, sgd
 
@@ -63,6 +64,11 @@ def wrapped(net, kind):
     return fully_shard(net, mesh=mesh)
 
 
+def even():
+    """Return a model of which both processes keep parts of the same shapes."""
+    return nn.Sequential(nn.Linear(10, 40), nn.Linear(40, 2))
+
+
 def whole(tensor):
     found = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return found.detach().clone()
@@ -87,6 +93,53 @@ def trained(net, steps, **options):
         gradient.finish()
         optimizer.step()
     return flat(net.parameters())
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(6))
+
+    def forward(self, x):
+        return self.scale * x
+
+
+class Mixed(nn.Module):
+    """Layers of every kind of record, and a matrix that two of them share."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(11, 6)
+        self.block = nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, batch_first=True)
+        self.memory = nn.LSTM(6, 6, batch_first=True)
+        self.window = nn.Conv1d(6, 6, 2)
+        self.scaled = Scaled()
+        self.head = nn.Linear(6, 11)
+        self.head.weight = self.words.weight
+
+    def forward(self, x):
+        hidden = self.memory(self.block(self.words(x)))[0]
+        return self.head(self.scaled(self.window(hidden.transpose(1, 2)).mean(2)))
+
+
+def gradients(net, parts, **options):
+    bits = torch.Generator().manual_seed(3)
+    words = torch.randint(0, 11, (8, 5), generator=bits)
+    gradient = engine(net, norm=0.1, **options)
+    for part in parts:
+        gradient.accumulate_batch(words[part], None, squares)
+    gradient.finish()
+    return flat(p.grad for p in net.parameters())
+
+
+def sharded_gradients(rank, dtype=None, **options):
+    torch.manual_seed(0)
+    net = Mixed()
+    policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
+    for layer in (net.block, net.memory, net.window, net.scaled, net):
+        fully_shard(layer, mp_policy=policy)
+    parts = [[slice(0, 5)], [slice(5, 6), slice(6, 8)]][rank]
+    return gradients(net, parts, **options)
 
 
 def noise(net, generator=None):
@@ -251,8 +304,12 @@ def everything(rank, folder):
         found["trained", kind] = trained(net, PARTS[rank])
         wide = nn.Sequential(nn.Linear(30, 41), nn.Linear(41, 1))
         found["noise", kind] = noise(wrapped(wide, kind))
-        found["seeded noise", kind] = noise(net, SeededForExperiments(seed=7))
+        found["seeded noise", kind] = noise(wrapped(even(), kind), SeededForExperiments(seed=7))
     found["materialised"] = trained(model(), PARTS[rank], backend="materialised")
+    with warnings.catch_warnings(action="ignore"):  # about views, which are not changed in place
+        found["mixed", "bookkeeping"] = sharded_gradients(rank)
+        found["mixed", "materialised"] = sharded_gradients(rank, backend="materialised")
+        found["mixed", "half precision"] = sharded_gradients(rank, torch.bfloat16)
     found["poisson"] = drawn(PoissonSampling(RATE))
     found["seeded poisson"] = drawn(PoissonSampling(RATE), SeededForExperiments(seed=7))
     found["fixed"] = drawn(FixedSizeSampling(SIZE))
@@ -291,6 +348,17 @@ def test_materialised_gradients_are_added_up_too(ranks):
     torch.testing.assert_close(ranks[1]["materialised"], expected)
 
 
+@pytest.mark.parametrize(
+    ("how", "tolerance"), [("bookkeeping", 1e-6), ("materialised", 1e-6), ("half precision", 0.02)]
+)
+def test_layers_of_all_kinds_can_be_sharded(ranks, how, tolerance):
+    torch.manual_seed(0)
+    expected = gradients(Mixed(), [slice(0, 8)])
+    for found in ranks:
+        error = float((found["mixed", how] - expected).norm())
+        assert error < tolerance * float(expected.norm())
+
+
 def test_group_of_one_trains_alone(ranks):
     expected = trained(model(), PARTS[0])
     assert all(torch.equal(found["alone"], expected) for found in ranks)
@@ -323,14 +391,16 @@ def test_noise_is_independent_between_steps_and_places(ranks, kind, what):
     places = found.shape[1]
     for apart in (1, 2, places // 3, places // 2, places - 1):
         check(found[:, apart:], found[:, :-apart])
+    # What two processes keep of the first matrix, in the same order: 20 rows each, or 21 and 20.
     if what == "noise":
-        # The first 21 rows of the matrix are kept by one process, the other 20 by the other.
         check(found[:, : 20 * 30], found[:, 21 * 30 : 41 * 30])
+    else:
+        check(found[:, : 20 * 10], found[:, 20 * 10 : 40 * 10])
 
 
 @pytest.mark.parametrize("kind", ["plain", "ddp"])
 def test_seeded_noise_is_that_of_one_process(ranks, kind):
-    expected = noise(model(), SeededForExperiments(seed=7))
+    expected = noise(even(), SeededForExperiments(seed=7))
     assert torch.equal(ranks[1]["seeded noise", kind], expected)
 
 

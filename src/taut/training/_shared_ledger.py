@@ -26,6 +26,17 @@ class SharedLedger(RunLedger):
     **Guarantee**: that of `RunLedger`, if every process calls `record` before the update of a step:
     it returns nowhere before the record is durable, and raises everywhere if the first process may
     not go on. A step of all processes counts once.
+
+    Example:
+        >>> from taut.training import FlatClip, Plan, SharedLedger
+        >>> plan = Plan(
+        ...     examples=60_000, batch_size=512, steps=1_000, noise_multiplier=1.0, delta=1e-5,
+        ...     clipping=FlatClip(1.0),
+        ... )
+        >>> with SharedLedger(None, plan) as ledger:  # in every process
+        ...     ledger.record(0)
+        >>> ledger.steps
+        1
     """
 
     def __init__(
