@@ -1,6 +1,7 @@
 """The drop-in: loops stay as they are, and what would break the promise is refused or counted."""
 
 import copy
+import weakref
 
 import pytest
 import torch
@@ -136,6 +137,17 @@ def test_noise_is_drawn_once_for_each_logical_batch(monkeypatch):
     net = model()
     optimizer = private_loop(net, sgd(net), data(), max_physical_batch_size=2)
     assert len(draws) == optimizer.ledger.steps == 5
+
+
+def test_nothing_is_kept_of_parts_but_their_sum():
+    net, optimizer, loader = private(max_physical_batch_size=2)
+    seen = []
+    for x, y in loader:
+        seen.append(weakref.ref(x))
+        one_step(net, optimizer, x, y)
+        assert optimizer._gradient.tape.is_empty
+        assert [ref() for ref in seen[:-1]] == [None] * (len(seen) - 1)
+    assert len(seen) > 5
 
 
 def test_schedulers_drive_the_learning_rate():

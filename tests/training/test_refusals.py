@@ -110,6 +110,18 @@ def test_forward_pass_in_a_closure_is_refused(name):
     assert all(p.requires_grad for p in model.parameters())
 
 
+def test_looking_at_a_parameter_is_no_use_of_it():
+    def forward(model, x):
+        weight = model.a.weight
+        with torch.no_grad():
+            size = weight.norm()
+        y = x.to(weight).type_as(weight) + weight.new_zeros(6) + torch.zeros_like(weight)[0]
+        y = y.to(weight.device, weight.dtype) * weight.shape[0] / weight.numel()
+        return model.b(model.a(y)) / (size + weight.detach().norm() + weight.data.norm())
+
+    assert_as_loop(Net(forward).double(), X.double())
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
 def test_axis_of_the_size_of_the_batch_is_not_taken_for_it(size):
     class TimeFirst(nn.Module):
@@ -144,6 +156,26 @@ def test_shared_positions_of_the_size_of_the_batch_are_refused():
     with pytest.raises(UnsoundConfiguration, match="'positions"):
         engine(model).accumulate(lambda: squares(model(x), None))
     assert_as_loop(model.double(), x.double(), backend="materialised")
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 5)])
+def test_shared_positions_are_refused_with_the_way_out(shape):
+    class Positions(nn.Module):
+        def __init__(self, expanded):
+            super().__init__()
+            self.words, self.positions = nn.Embedding(9, 6), nn.Embedding(5, 6)
+            self.expanded = expanded
+
+        def forward(self, tokens):
+            places = torch.arange(5).view(shape)
+            places = places.expand(len(tokens), 5) if self.expanded else places
+            return self.words(tokens) + self.positions(places)
+
+    tokens = torch.randint(0, 9, (3, 5))
+    with pytest.raises(UnsoundConfiguration, match=r"'positions' .*expanded to the batch"):
+        engine(Positions(expanded=False)).accumulate_batch(tokens, None, squares)
+    assert_as_loop(Positions(expanded=True), tokens)
+    assert_as_loop(Positions(expanded=False), tokens, backend="materialised")
 
 
 def test_penalty_in_the_loss_is_refused():

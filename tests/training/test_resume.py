@@ -169,7 +169,7 @@ def test_other_files_are_no_checkpoints(tmp_path):
 
 
 def test_failed_write_leaves_the_last_checkpoint(tmp_path, monkeypatch):
-    def fail(state, file):
+    def fail(_, file):
         file.write(b"half of it")
         raise OSError("disk full")
 

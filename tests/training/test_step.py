@@ -107,6 +107,19 @@ def test_own_forward_and_backward():
         assert_equal(grads(model), whole, 1e-12)
 
 
+def test_backward_in_two_parts():
+    model, (x, y) = net(torch.float64), data(6, torch.float64)
+    whole = private(model, x, y, cross_entropy, norm=1.0)
+    step = engine(model, 1.0, 0.0, 1.0)
+    with step.tape.recording():
+        losses = cross_entropy(model(x), y)
+    losses[:2].sum().backward(retain_graph=True)
+    losses[2:].sum().backward()
+    step.absorb(6)
+    step.finish()
+    assert_equal(grads(model), whole, 1e-12)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_empty_batch_is_noise_alone(backend):
     model, (x, y) = net(), data(0)
@@ -362,3 +375,12 @@ def test_rewritten_layers_take_empty_batches_and_pass_the_check_with_dropout(bui
     step = engine(model)
     step.accumulate_batch(torch.randn(4, 5, 6), None, squares)
     step.accumulate(lambda: squares(model(torch.randn(0, 5, 6)), None))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_gradients_are_the_same():
+    model, (x, y) = net(torch.float64), data(6, torch.float64)
+    expected = private(model, x, y, cross_entropy, norm=1.0)
+    options = {"backend": "materialised", "compile": True}
+    assert_equal(private(model, x, y, cross_entropy, norm=1.0, **options), expected, 1e-10)

@@ -176,7 +176,7 @@ def test_secure_run_does_not_speak_of_experiments():
 
 @pytest.mark.parametrize("text", ["{}", "[1]", "no", '{"schema": "taut.training-result/1"}'])
 def test_malformed_result_is_refused(text):
-    with pytest.raises(ValueError, match="result|JSON"):
+    with pytest.raises(ValueError, match=r"result|JSON"):
         TrainingResult.from_json(text)
 
 
@@ -196,13 +196,9 @@ def test_empty_batches_are_steps_of_noise():
 
 def test_noise_is_drawn_once_for_each_logical_batch(monkeypatch):
     draws = []
-    fill = torch.zeros_like
-
-    def count(out, scale, source):
-        draws.append(scale)
-        return fill(out)
-
-    monkeypatch.setattr("taut.training._private_gradient.fill_normal", count)
+    monkeypatch.setattr(
+        "taut.training._private_gradient.fill_normal", lambda _, scale, __: draws.append(scale)
+    )
     trained(model(), plan(), max_physical_batch_size=2)
     assert len(draws) == 6
     # One standard deviation of the sum over the expected batch size, whatever the batch holds.
@@ -310,8 +306,8 @@ def test_lbfgs_is_refused():
 
 def test_optimizers_of_other_parameters_are_refused():
     net = model()
+    other = torch.optim.SGD([*net.parameters(), nn.Parameter(torch.ones(2))], lr=0.1)
     with pytest.raises(UnsoundConfiguration, match="not the model's"):
-        other = torch.optim.SGD([*net.parameters(), nn.Parameter(torch.ones(2))], lr=0.1)
         PrivateTrainer(net, LOSS, plan(), optimizer=other)
     with pytest.raises(UnsoundConfiguration, match=r"lacks the trainable parameter '0\.weight'"):
         PrivateTrainer(net, LOSS, plan(), optimizer=torch.optim.SGD(net[2].parameters(), lr=0.1))
@@ -345,8 +341,8 @@ def test_schedulers_that_look_at_losses_are_refused():
     plateau = torch.optim.lr_scheduler.ReduceLROnPlateau
     with pytest.raises(UnsoundConfiguration, match="fixed in advance"):
         PrivateTrainer(net, LOSS, plan(), optimizer=optimizer, scheduler=plateau)
+    scheduler = torch.optim.lr_scheduler.StepLR(sgd(net), 2)
     with pytest.raises(ValueError, match="belong to the optimizer"):
-        scheduler = torch.optim.lr_scheduler.StepLR(sgd(net), 2)
         PrivateTrainer(net, LOSS, plan(), optimizer=optimizer, scheduler=scheduler)
     with pytest.raises(TypeError, match="scheduler must be"):
         PrivateTrainer(net, LOSS, plan(), scheduler=lambda _: 3)
@@ -377,10 +373,10 @@ def test_forward_that_changes_parameters_is_refused():
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (lambda outputs, labels: outputs.square().sum(0).max(), "neither the mean nor the sum"),
-        (lambda outputs, labels: outputs, "over all axes but the first"),
-        (lambda outputs, labels: (outputs - outputs.mean(0)).square().sum(1), "among others"),
-        (lambda outputs, labels: 3.0, "tensor of floats"),
+        (lambda outputs, _: outputs.square().sum(0).max(), "neither the mean nor the sum"),
+        (lambda outputs, _: outputs, "over all axes but the first"),
+        (lambda outputs, _: (outputs - outputs.mean(0)).square().sum(1), "among others"),
+        (lambda *_: 3.0, "tensor of floats"),
         (3, "must be a function"),
         (nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0, 9.0])), "class weights"),
     ],
@@ -422,7 +418,7 @@ class Stream(IterableDataset):
     ids=["empty", "stream", "iterator"],
 )
 def test_datasets_without_examples_to_sample_are_refused(dataset, error):
-    with pytest.raises(error, match="dataset|order"):
+    with pytest.raises(error, match=r"dataset|order"):
         PrivateTrainer(model(), LOSS, plan()).fit(dataset)
 
 

@@ -45,9 +45,9 @@ class Materialised:
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
 
         def of_one(parameters: dict[str, Tensor], tensors: list[Tensor]) -> Tensor:
-            for i, tensor in zip(places, tensors, strict=True):
-                leaves[i] = tensor[None]
-            given, wanted = pytree.tree_unflatten(leaves, structure)
+            alone = dict(zip(places, tensors, strict=True))
+            parts = [alone[i][None] if i in alone else leaf for i, leaf in enumerate(leaves)]
+            given, wanted = pytree.tree_unflatten(parts, structure)
             return self._loss(parameters, given, wanted, loss)
 
         tensors = [leaves[i] for i in places]

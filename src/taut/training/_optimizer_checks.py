@@ -7,13 +7,38 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from taut import _validate
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["check_optimizer", "check_parameters", "check_scheduler"]
+__all__ = ["check_optimizer", "check_parameters", "optimizer_of", "scheduler_of"]
+
+
+def optimizer_of(model: nn.Module, given: Any) -> Optimizer:
+    """Return an optimizer of the model's parameters, made by `given` if that is a function."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise ValueError("model has no trainable parameters; set requires_grad on some")
+    if given is None:
+        given = SGD(parameters, lr=0.1)
+    elif not isinstance(given, Optimizer) and callable(given):
+        given = given(parameters)
+    check_optimizer(model, given)
+    optimizer: Optimizer = given
+    return optimizer
+
+
+def scheduler_of(optimizer: Optimizer, given: Any) -> LRScheduler | None:
+    """Return a scheduler of the optimizer, made by `given` if that is a function."""
+    if given is None:
+        return None
+    if not isinstance(given, LRScheduler) and callable(given):
+        given = given(optimizer)
+    _check_scheduler(given, optimizer)
+    scheduler: LRScheduler = given
+    return scheduler
 
 
 def check_optimizer(model: nn.Module, optimizer: Any) -> None:
@@ -67,7 +92,7 @@ def check_parameters(
         )
 
 
-def check_scheduler(scheduler: Any, optimizer: Optimizer) -> None:
+def _check_scheduler(scheduler: Any, optimizer: Optimizer) -> None:
     """Refuse a scheduler of another optimizer, or one that looks at losses."""
     if isinstance(scheduler, ReduceLROnPlateau):
         raise UnsoundConfiguration(

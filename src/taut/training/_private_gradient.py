@@ -60,6 +60,20 @@ class PrivateGradient:
     independent normal noise; the realised batch size enters nowhere else. An example whose gradient
     is not finite contributes zero. Sums of several processes are added up before noise is drawn,
     once for all of them.
+
+    Example:
+        >>> import torch
+        >>> from torch.nn.functional import cross_entropy
+        >>> from taut.training import FlatClip, PrivateGradient
+        >>> model = torch.nn.Linear(4, 2)
+        >>> step = PrivateGradient(model, FlatClip(1.0), scales=[1.1], expected_batch_size=8)
+        >>> x, y = torch.randn(7, 4), torch.zeros(7, dtype=torch.long)
+        >>> losses = step.accumulate_batch(
+        ...     x, y, lambda outputs, targets: cross_entropy(outputs, targets, reduction="none")
+        ... )
+        >>> step.finish()
+        >>> model.weight.grad.shape
+        torch.Size([2, 4])
     """
 
     def __init__(

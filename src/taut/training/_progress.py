@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import Any
@@ -60,7 +61,7 @@ class Progress:
         speed = done * self._batch_size / max(time.monotonic() - self._began, 1e-9)
         parts = [] if event.private_loss is None else [f"loss {event.private_loss:.4f} (private)"]
         if event.epsilon is not None:
-            parts.append(f"epsilon {event.epsilon:.3f}")
+            parts.append(f"epsilon {math.ceil(1000 * event.epsilon) / 1000:.3f}")
         return "  ".join([*parts, f"{speed:.0f} examples/s expected"])
 
 

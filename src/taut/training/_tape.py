@@ -27,6 +27,9 @@ from taut.training._watch import watched
 
 __all__ = ["Tape", "in_full_precision"]
 
+_keeps_graph: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph
+"""Whether the running backward pass leaves the graph for another."""
+
 
 @dataclass(frozen=True)
 class _Layer:
@@ -157,12 +160,15 @@ class Tape:
             return value
         opened = value if value.requires_grad else _opened(value)
         versions = [(given, given._version) for given in (x.detach() for x in inputs)]
+        held = [(records, versions)]
 
         def use(grads: Tensor) -> None:
-            for given, version in versions:
+            # The graph holds this function to its end: let go of the inputs as autograd does.
+            turn, before = held[0] if _keeps_graph() else held.pop()
+            for given, version in before:
                 if given._version != version:
                     raise _changed_in_place(layer)
-            self._keep(layer, partial(records, _precise(grads)))
+            self._keep(layer, partial(turn, _precise(grads)))
 
         opened.register_hook(use)
         return opened
@@ -259,7 +265,9 @@ def _has_own(module: nn.Module) -> bool:
 def _not_examples(name: str, found: int, batch: int) -> UnsoundConfiguration:
     return UnsoundConfiguration(
         f"layer {name!r} has {found} rows along its first axis where the batch has {batch} "
-        "examples; the first axis must be that of examples"
+        "examples; the first axis must be that of examples. What all examples share, such as "
+        "positions, is expanded to the batch before the layer; or use backend='materialised' with "
+        "accumulate_batch"
     )
 
 

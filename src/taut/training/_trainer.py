@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Optimizer
+from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import default_collate
 
@@ -26,7 +26,7 @@ from taut.training._fetching import Collate
 from taut.training._loader import MicroBatch, PrivateLoader
 from taut.training._loader_checks import length
 from taut.training._materialised import LossFunction, apply
-from taut.training._optimizer_checks import check_optimizer, check_scheduler
+from taut.training._optimizer_checks import optimizer_of, scheduler_of
 from taut.training._per_example_loss import per_example
 from taut.training._plan import Plan
 from taut.training._private_gradient import Backend, PrivateGradient
@@ -125,8 +125,8 @@ class PrivateTrainer:
         self.plan = plan
         self.device = None if device is None else torch.device(device)
         self.model = model if self.device is None else model.to(self.device)
-        self.optimizer = _optimizer(model, optimizer)
-        self.scheduler = _scheduler(self.optimizer, scheduler)
+        self.optimizer = optimizer_of(model, optimizer)
+        self.scheduler = scheduler_of(self.optimizer, scheduler)
         self.average = None if ema is None else MovingAverage(model, ema)
         self.step = 0
         """How many updates the model has had."""
@@ -417,26 +417,3 @@ class PrivateTrainer:
                 f"repeated with as many only; there are {self._processes.size}"
             )
         return states[min(self._processes.rank, len(states) - 1)]
-
-
-def _optimizer(model: nn.Module, given: Any) -> Optimizer:
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    if not parameters:
-        raise ValueError("model has no trainable parameters; set requires_grad on some")
-    if given is None:
-        given = SGD(parameters, lr=0.1)
-    elif not isinstance(given, Optimizer) and callable(given):
-        given = given(parameters)
-    check_optimizer(model, given)
-    optimizer: Optimizer = given
-    return optimizer
-
-
-def _scheduler(optimizer: Optimizer, given: Any) -> LRScheduler | None:
-    if given is None:
-        return None
-    if not isinstance(given, LRScheduler) and callable(given):
-        given = given(optimizer)
-    check_scheduler(given, optimizer)
-    scheduler: LRScheduler = given
-    return scheduler

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
@@ -50,6 +51,16 @@ def watched(model: nn.Module, owners: Mapping[Tensor, list[nn.Module]]) -> Itera
             )
 
 
+_NO_GRADIENT = {
+    Tensor.detach, Tensor.data.__get__,  # type: ignore[attr-defined]
+    Tensor.new_empty, Tensor.new_full, Tensor.new_ones,
+    Tensor.new_tensor, Tensor.new_zeros, torch.empty_like, torch.full_like, torch.ones_like,
+    torch.rand_like, torch.randn_like, torch.zeros_like,
+}  # fmt: skip
+_BY_EXAMPLE = {Tensor.expand_as, Tensor.reshape_as, Tensor.to, Tensor.type_as, Tensor.view_as}
+"""Functions that read no more than the kind of their second argument."""
+
+
 class _Watch(TorchFunctionMode):
     def __init__(self, owners: Mapping[Tensor, list[nn.Module]]) -> None:
         super().__init__()
@@ -71,8 +82,8 @@ class _Watch(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if func is not Tensor.detach and _is_new(result):
-            for given in pytree.tree_leaves((args, kwargs)):
+        if torch.is_grad_enabled() and func not in _NO_GRADIENT and _is_new(result):
+            for given in pytree.tree_leaves(args[:1] if func in _BY_EXAMPLE else (args, kwargs)):
                 if isinstance(given, nn.Parameter) and self._is_stray(given, result):
                     self.strays.append(given)
         return result
