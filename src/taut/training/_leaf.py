@@ -85,7 +85,10 @@ class LeafCall:
                 "not be computed from its calls; use backend='materialised' with accumulate_batch, "
                 f"or build it of layers of torch.nn ({error})"
             ) from error
-        yield from (Rows(parameter, rows[name]) for name, parameter in named.items())
+        for name, parameter in named.items():
+            # Half precision is not enough for norms and sums.
+            grads_of = rows[name]
+            yield Rows(parameter, grads_of.float() if grads_of.element_size() < 4 else grads_of)
 
     def _outputs(self, parameters: dict[str, Tensor], leaves: list[Any]) -> tuple[Tensor, ...]:
         args, kwargs = pytree.tree_unflatten(leaves, self._structure)

@@ -16,6 +16,7 @@ from taut.noise import RandomSource, SeededForExperiments, default_generator
 from taut.training._fetching import Collate, empty_batch, whole_tensors
 from taut.training._loader_checks import check_replaceable, fitted, length, refuse_loader
 from taut.training._plan import Plan
+from taut.training._processes import Processes
 from taut.training._sampling import Indices, Sampling
 
 __all__ = ["MicroBatch", "PrivateLoader", "check_sampler"]
@@ -72,6 +73,9 @@ class PrivateLoader:
         collate_fn: makes a batch of a list of examples, by default as torch does.
         steps: how many logical batches one pass has; by default those of an epoch, 1 / rate.
         generator: where choices come from, by default the secure generator.
+        process_group: of the processes that train together, by default all of them if
+            torch.distributed is initialised. Each gets its share of every batch, in parts of its
+            own number, and must have the same dataset.
         options: of torch's `DataLoader`, as far as they concern fetching.
 
     `for batch in loader` yields collated batches as torch's loader does; `loader.current` describes
@@ -83,8 +87,9 @@ class PrivateLoader:
     collate function nor a worker.
 
     **Guarantee**: the parts of one logical batch are disjoint and together exactly what `sampling`
-    drew, so that its loss applies if noise is added once for each. Sampled places and batch sizes
-    are secrets: keep them out of logs that are published.
+    drew, so that its loss applies if noise is added once for each; with several processes, the
+    parts of all of them. Sampled places and batch sizes are secrets: keep them out of logs that
+    are published.
 
     Raises:
         UnsoundConfiguration: for a dataset that cannot be sampled, an option that would choose
@@ -112,6 +117,7 @@ class PrivateLoader:
         collate_fn: Collate | None = None,
         steps: int | None = None,
         generator: RandomSource | None = None,
+        process_group: Any = None,
         **options: Any,
     ) -> None:
         self.dataset = dataset
@@ -129,7 +135,11 @@ class PrivateLoader:
         if steps is None:
             steps = math.ceil(self.examples / expected * (1 - 1e-12))
         self._pass = _validate.positive_integer(steps=steps)
-        self.generator = default_generator() if generator is None else generator
+        self.processes = Processes.current(process_group)
+        self.processes.check_same("sampling", (repr(self.sampling), self.examples, self._pass))
+        source = default_generator() if generator is None else generator
+        bits = self.processes.own if self.sampling.samples_apart else self.processes.common
+        self.generator = bits(source)
         self.current: MicroBatch | None = None
         """What was yielded last."""
         self.steps_taken = 0
@@ -248,7 +258,8 @@ class PrivateLoader:
         if self.plan is not None:
             last = min(last, self.plan.steps)
         seeded = self.generator if isinstance(self.generator, SeededForExperiments) else None
-        batches = self.sampling.batches(self.examples, self.generator)
+        rank, size = self.processes.rank, self.processes.size
+        batches = self.sampling.shares(self.examples, rank, size, self.generator)
         for step in range(self.steps_taken, last):
             state = None if seeded is None else seeded.state_dict()
             for part in self._parts(next(batches), step, state):

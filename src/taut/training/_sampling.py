@@ -65,6 +65,9 @@ class Sampling(Strategy):
         example's contribution, both measured after whitening.
         """
 
+    samples_apart: ClassVar[bool] = False
+    """Whether parts of a dataset are sampled independently of each other."""
+
     @abstractmethod
     def draw(self, examples: int, generator: RandomSource | None = None) -> Indices:
         """Return the examples of one batch: distinct places from 0 to `examples` - 1, sorted."""
@@ -77,6 +80,17 @@ class Sampling(Strategy):
         """Yield batches without end; here every one is drawn afresh."""
         while True:
             yield self.draw(examples, generator)
+
+    def shares(
+        self, examples: int, rank: int, world_size: int, generator: RandomSource | None = None
+    ) -> Iterator[Indices]:
+        """Yield what process `rank` of `world_size` looks at of every batch, without end.
+
+        Shares of one batch are disjoint and together the batch. Here all processes draw the same
+        batches, from generators that give all of them the same bits, and deal them out.
+        """
+        for batch in self.batches(examples, generator):
+            yield batch[rank::world_size]
 
 
 @dataclass(frozen=True)
@@ -102,6 +116,7 @@ class PoissonSampling(Sampling):
 
     name = "poisson"
     adjacency = Adjacency.ADD_REMOVE
+    samples_apart = True
 
     rate: float | None = None
 
@@ -132,6 +147,18 @@ class PoissonSampling(Sampling):
             return np.arange(n, dtype=np.int64)
         draw = _thresholded if self._rate > _DENSE else _spaced
         return draw(n, self._rate, source)
+
+    def shares(
+        self, examples: int, rank: int, world_size: int, generator: RandomSource | None = None
+    ) -> Iterator[Indices]:
+        """Yield what process `rank` of `world_size` looks at of every batch, without end.
+
+        Every process samples its own examples, `rank` and every `world_size`-th after it, with a
+        generator of its own: independent for every example, as if one process had drawn for all.
+        """
+        own = len(range(rank, _examples(examples), world_size))
+        for batch in self.batches(own, generator):
+            yield rank + world_size * batch
 
     @property
     def _rate(self) -> float:

@@ -106,6 +106,11 @@ class Tape:
                     raise _not_examples(name, record.batch, batch)
         return {p: merged([record for _, record in uses]) for p, uses in found.items()}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no backward pass was recorded since records were taken."""
+        return not self._records and not self._waiting
+
     def clear(self) -> None:
         """Forget what was recorded."""
         self._records.clear()
