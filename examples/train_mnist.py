@@ -57,7 +57,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--clip", type=float, default=0.1)
     parser.add_argument("--learning-rate", type=float, default=1.0)
-    parser.add_argument("--physical-batch-size", type=int, default=512)
+    parser.add_argument("--physical-batch-size", type=int, default=256)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--run-dir", type=Path, default=None, help="keep checkpoints here")
     return parser.parse_args(arguments)
