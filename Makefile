@@ -16,10 +16,12 @@ help: ## Show the targets
 
 setup: $(READY) ## Create .venv with the pinned versions
 
+# torch comes first and alone, so that a CPU wheel at hand is taken and no other version is resolved.
 $(READY): pyproject.toml constraints.txt
 	@echo "Preparing $(VENV) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[cli,report,secure,dev,docs]'
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt torch==2.13.0
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[cli,report,secure,torch,dev,docs]'
 	@touch $@
 
 demo: $(READY) ## Run the accounting tour; the plot lands in build/
@@ -44,7 +46,7 @@ format: $(READY) ## Rewrite the code in the house style
 docs: $(READY) ## Build the documentation into site/, warnings are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# torch comes first and alone, so that a CPU wheel at hand is taken and no other version is resolved.
+# torch first and alone, as above.
 $(BENCH_READY): pyproject.toml benchmarks/requirements.txt
 	@echo "Preparing $(BENCH_VENV) ..."
 	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)

@@ -3,6 +3,9 @@
 import runpy
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -13,3 +16,27 @@ def test_accounting_tour_prints_bounds_and_saves_a_plot(tmp_path, capsys):
     assert printed.count("<= epsilon <=") == 2
     assert "certified epsilon" in printed
     assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_train_mnist_prints_a_promise_and_an_accuracy(tmp_path, monkeypatch, capsys):
+    draw = np.random.default_rng(0)
+    arrays = {}
+    for part, size in (("train", 300), ("test", 40)):
+        arrays[f"x_{part}"] = draw.integers(0, 256, (size, 28, 28), dtype=np.uint8)
+        arrays[f"y_{part}"] = draw.integers(0, 10, size, dtype=np.uint8)
+    np.savez(tmp_path / "mnist.npz", **arrays)
+    monkeypatch.setenv("TAUT_DATA", str(tmp_path))
+    main = runpy.run_path(str(EXAMPLES / "train_mnist.py"))["main"]
+    arguments = ["--epochs", "1", "--batch-size", "100", "--threads", "1", "--delta", "1e-3"]
+    accuracy = main([*arguments, "--run-dir", str(tmp_path / "run")])
+    printed = capsys.readouterr().out
+    assert "differentially private under add_remove adjacency" in printed
+    assert f"accuracy {100 * accuracy:.2f} % on 40 test examples" in printed
+    assert (tmp_path / "run" / "result.json").exists()
+
+
+def test_train_mnist_says_where_data_belong(tmp_path, monkeypatch):
+    monkeypatch.setenv("TAUT_DATA", str(tmp_path))
+    main = runpy.run_path(str(EXAMPLES / "train_mnist.py"))["main"]
+    with pytest.raises(SystemExit, match="Set TAUT_DATA"):
+        main(["--dataset", "fashion_mnist"])

@@ -1,5 +1,6 @@
 """The bits that releases draw from: fresh in every thread and process, seeded only by name."""
 
+import json
 import os
 import pickle
 import threading
@@ -142,6 +143,18 @@ def test_seed_repeats_and_says_so():
     assert first.bytes(100) != SeededForExperiments(4).bytes(100)
     assert first.secure is False
     assert repr(first) == "SeededForExperiments(seed=3)"
+
+
+def test_experiment_goes_on_from_a_state_that_went_through_json():
+    first, second = SeededForExperiments(3), SeededForExperiments(4)
+    first.bytes(77)
+    state = json.loads(json.dumps(first.state_dict()))
+    ahead = first.bytes(50)
+    second.load_state_dict(state)
+    assert second.bytes(50) == ahead
+    assert second.seed == 3
+    second.load_state_dict(state)  # a state can be used more than once
+    assert second.bytes(50) == ahead
 
 
 @pytest.mark.parametrize("seed", [None, -1, 1.5, True, "1"])

@@ -7,17 +7,18 @@ operating system itself where the ``cryptography`` package is not installed.
 
 from __future__ import annotations
 
+import copy
 import decimal
 import importlib
 import math
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Rational, Real
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -253,6 +254,15 @@ class SeededForExperiments(RandomSource):
     def bytes(self, n: int) -> bytes:
         """Return the next ``n`` bytes that follow from the seed."""
         return self._bits.bytes(_count(n))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the generator stands, JSON-ready, so that an experiment can be resumed."""
+        return {"seed": self.seed, "bits": copy.deepcopy(dict(self._bits.bit_generator.state))}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where `state_dict` was taken."""
+        self.seed = _validate.integer(seed=state["seed"])
+        self._bits.bit_generator.state = copy.deepcopy(state["bits"])
 
     def __repr__(self) -> str:
         return f"SeededForExperiments(seed={self.seed})"

@@ -1,0 +1,46 @@
+"""Private training with PyTorch: plan, sample, clip, add noise, step."""
+
+from taut.training._callbacks import Callback, CSVLog, StepEnd
+from taut.training._check_model import check_model
+from taut.training._clipping import Clipping, FlatClip
+from taut.training._drop_in import make_private, make_private_with_epsilon
+from taut.training._evaluation import Evaluation
+from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
+from taut.training._optimizer import PrivateOptimizer
+from taut.training._plan import Plan
+from taut.training._private_gradient import PrivateGradient
+from taut.training._replace import replace_batchnorm
+from taut.training._run_history import RunHistory, Segment
+from taut.training._run_ledger import RunLedger
+from taut.training._sampling import FixedSizeSampling, PoissonSampling, Sampling
+from taut.training._shared_ledger import SharedLedger
+from taut.training._trainer import PrivateTrainer
+from taut.training._training_result import TrainingResult
+
+__all__ = [
+    "CSVLog",
+    "Callback",
+    "Clipping",
+    "Evaluation",
+    "FixedSizeSampling",
+    "FlatClip",
+    "MicroBatch",
+    "Plan",
+    "PoissonSampling",
+    "PrivateGradient",
+    "PrivateLoader",
+    "PrivateOptimizer",
+    "PrivateTrainer",
+    "RunHistory",
+    "RunLedger",
+    "Sampling",
+    "Segment",
+    "SharedLedger",
+    "StepEnd",
+    "TrainingResult",
+    "check_model",
+    "check_sampler",
+    "make_private",
+    "make_private_with_epsilon",
+    "replace_batchnorm",
+]

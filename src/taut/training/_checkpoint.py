@@ -1,0 +1,91 @@
+"""Checkpoints: what a run needs to go on after it was killed, written all or not at all."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from taut import _validate
+
+__all__ = ["Checkpoints", "write_atomically"]
+
+SCHEMA = "taut.training-checkpoint/1"
+
+
+class Checkpoints:
+    """The checkpoint of a run directory, and when the next one is due.
+
+    Args:
+        path: the file.
+        every: write after so many steps; None for no such rule.
+        seconds: write when so much time has passed.
+
+    A reader finds the last checkpoint that was written completely: a new one takes its place in one
+    move, after the disk has it.
+    """
+
+    def __init__(self, path: Path, *, every: int | None, seconds: float) -> None:
+        self.path = path
+        self._every = None if every is None else _validate.positive_integer(every=every)
+        self._seconds = _validate.non_negative(seconds=seconds)
+        self._written = time.monotonic()
+
+    def is_due(self, step: int) -> bool:
+        """Whether to write one after `step` steps."""
+        if self._every is not None and step % self._every == 0:
+            return True
+        return time.monotonic() - self._written >= self._seconds
+
+    def write(self, state: dict[str, Any]) -> None:
+        """Write a checkpoint in place of the last one."""
+        temporary = self.path.with_name(self.path.name + ".part")
+        with temporary.open("wb") as file:
+            torch.save({"schema": SCHEMA, **state}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        _move(temporary, self.path)
+        self._written = time.monotonic()
+
+    def read(self) -> dict[str, Any] | None:
+        """Return the last checkpoint, None if there is none.
+
+        Raises:
+            ValueError: if the file is no checkpoint.
+        """
+        if not self.path.exists():
+            return None
+        try:
+            state = torch.load(self.path, weights_only=True, map_location="cpu")
+        except Exception as error:
+            raise ValueError(
+                f"cannot read the checkpoint {os.fspath(self.path)!r}: {error}; restore it from a "
+                "copy, or move it away to begin anew (the ledger goes on counting)"
+            ) from error
+        found = state.get("schema") if isinstance(state, dict) else None
+        if found != SCHEMA:
+            raise ValueError(f"not a checkpoint: expected schema {SCHEMA!r}, got {found!r}")
+        return dict(state)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file all or not at all."""
+    temporary = path.with_name(path.name + ".part")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    _move(temporary, path)
+
+
+def _move(temporary: Path, path: Path) -> None:
+    temporary.replace(path)
+    if os.name == "posix":
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

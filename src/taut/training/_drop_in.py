@@ -1,0 +1,296 @@
+"""Privacy for a training loop that exists: same module, same lines, private gradients."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from typing import Any, Literal, TypeVar
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from taut import _validate
+from taut.errors import UnsoundConfiguration
+from taut.noise import RandomSource
+from taut.training._clipping import Clipping, FlatClip
+from taut.training._distributed import unwrapped
+from taut.training._loader import MicroBatch, PrivateLoader
+from taut.training._loader_checks import check_replaceable, length
+from taut.training._optimizer import PrivateOptimizer
+from taut.training._optimizer_checks import check_optimizer
+from taut.training._plan import Plan
+from taut.training._private_gradient import PrivateGradient
+from taut.training._randomness import split
+from taut.training._recorded_passes import check_detached
+from taut.training._run_ledger import RunLedger
+from taut.training._sampling import FixedSizeSampling, PoissonSampling, Sampling
+from taut.training._shared_ledger import SharedLedger
+
+__all__ = ["make_private", "make_private_with_epsilon"]
+
+Module = TypeVar("Module", bound=nn.Module)
+Reduction = Literal["mean", "sum"]
+
+
+def make_private(
+    *,
+    module: Module,
+    optimizer: Optimizer,
+    data_loader: DataLoader[Any],
+    noise_multiplier: float,
+    max_grad_norm: float | None = None,
+    poisson_sampling: bool = True,
+    loss_reduction: Reduction = "mean",
+    max_physical_batch_size: int | None = None,
+    clipping: Clipping | None = None,
+    ledger: str | os.PathLike[str] | RunLedger | None = None,
+    noise_generator: RandomSource | None = None,
+) -> tuple[Module, PrivateOptimizer, PrivateLoader]:
+    """Make a training loop private, with given noise and no end that is known in advance.
+
+    Args:
+        module: what is trained; the same object is returned.
+        optimizer: of the module's parameters.
+        data_loader: its dataset, batch size and fetching are kept, its shuffling is not.
+        noise_multiplier: standard deviation of the noise over the clipping norm.
+        max_grad_norm: the clipping norm; or `clipping`.
+        poisson_sampling: draw every example independently, for add/remove adjacency; otherwise
+            batches of fixed size, for replace-one adjacency, with as many in a pass as
+            `data_loader` has.
+        loss_reduction: of the loss in the loop. For "mean", the gradient of a step is a mean over
+            the expected batch size, for "sum" it is a sum.
+        max_physical_batch_size: larger batches come in parts; `step()` waits for the last one.
+        clipping: instead of `max_grad_norm`.
+        ledger: a file that counts steps through crashes, or a ledger for the same step.
+        noise_generator: of noise and choices, by default the secure one.
+
+    Returns:
+        the module, the optimizer and the loader for the loop, which stays as it was. A batch
+        without examples, as Poisson sampling draws now and then, never gets to the loop: the
+        loader takes its step of noise itself.
+
+    **Guarantee**: `optimizer.get_epsilon(delta)` bounds what was spent by all steps of this
+    optimizer, for a number of steps that does not depend on losses. Steps that do not follow a
+    batch of the returned loader are refused. The loss must be a mean (or sum) of terms with one
+    example each; a loss over pairs of examples is not detected.
+
+    Raises:
+        UnsoundConfiguration: if module, optimizer or loader cannot be used with privacy.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> from taut.training import make_private
+        >>> data = TensorDataset(torch.randn(200, 4), torch.randint(0, 2, (200,)))
+        >>> model = nn.Linear(4, 2)
+        >>> model, optimizer, loader = make_private(
+        ...     module=model,
+        ...     optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        ...     data_loader=DataLoader(data, batch_size=50),
+        ...     noise_multiplier=1.0,
+        ...     max_grad_norm=1.0,
+        ... )
+        >>> for x, y in loader:
+        ...     optimizer.zero_grad()
+        ...     loss = nn.functional.cross_entropy(model(x), y)
+        ...     loss.backward()
+        ...     optimizer.step()
+        >>> optimizer.ledger.steps, optimizer.get_epsilon(delta=1e-3) < 4
+        (4, True)
+    """
+    plan = Plan(
+        **_batches(data_loader, poisson_sampling),
+        steps=len(data_loader),  # the ledger counts beyond it: this loop has no planned end
+        noise_multiplier=noise_multiplier,
+        delta=min(1e-5, 0.1 / length(data_loader.dataset)),
+        clipping=_clipping(clipping, max_grad_norm),
+    )
+    choices, noise = split(noise_generator)
+    gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
+    loader = _loader(data_loader, plan, plan.sampling, max_physical_batch_size, choices)
+    count = ledger if isinstance(ledger, RunLedger) else SharedLedger(ledger, plan)
+    _check_ledger(count, plan, gradient)
+    return module, _joined(optimizer, gradient, count, loader, loss_reduction), loader
+
+
+def make_private_with_epsilon(
+    *,
+    module: Module,
+    optimizer: Optimizer,
+    data_loader: DataLoader[Any],
+    target_epsilon: float,
+    target_delta: float,
+    epochs: float,
+    max_grad_norm: float | None = None,
+    poisson_sampling: bool = True,
+    loss_reduction: Reduction = "mean",
+    max_physical_batch_size: int | None = None,
+    clipping: Clipping | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+    noise_generator: RandomSource | None = None,
+) -> tuple[Module, PrivateOptimizer, PrivateLoader]:
+    """Make a training loop private, with the least noise for a promise over some epochs.
+
+    Args:
+        module: what is trained; the same object is returned.
+        optimizer: of the module's parameters.
+        data_loader: its dataset, batch size and fetching are kept, its shuffling is not.
+        target_epsilon: the promise.
+        target_delta: the promise.
+        epochs: how many passes over the loader there will be; a further one is refused.
+        max_grad_norm: as in `make_private`.
+        poisson_sampling: as in `make_private`.
+        loss_reduction: as in `make_private`.
+        max_physical_batch_size: as in `make_private`.
+        clipping: as in `make_private`.
+        ledger: a file that counts steps through crashes.
+        noise_generator: as in `make_private`.
+
+    Returns:
+        as `make_private`.
+
+    **Guarantee**: that of `make_private`, and the steps never exceed the promise: the ledger
+    refuses the first one that would, with BudgetExceeded.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> from taut.training import make_private_with_epsilon
+        >>> data = TensorDataset(torch.randn(200, 4), torch.randint(0, 2, (200,)))
+        >>> model = nn.Linear(4, 2)
+        >>> model, optimizer, loader = make_private_with_epsilon(
+        ...     module=model,
+        ...     optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        ...     data_loader=DataLoader(data, batch_size=50),
+        ...     target_epsilon=3.0,
+        ...     target_delta=1e-3,
+        ...     epochs=2,
+        ...     max_grad_norm=1.0,
+        ... )
+        >>> optimizer.plan.steps
+        8
+    """
+    batches = _batches(data_loader, poisson_sampling)
+    passes = _validate.positive(epochs=epochs)
+    in_pass = batches["examples"] / batches["batch_size"] if poisson_sampling else len(data_loader)
+    plan = Plan(
+        **batches,
+        steps=max(math.ceil(passes * in_pass * (1 - 1e-12)), 1),
+        epsilon=target_epsilon,
+        delta=target_delta,
+        clipping=_clipping(clipping, max_grad_norm),
+    )
+    choices, noise = split(noise_generator)
+    gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
+    loader = _loader(data_loader, plan, plan, max_physical_batch_size, choices)
+    count = SharedLedger(ledger, plan, enforce=True)
+    return module, _joined(optimizer, gradient, count, loader, loss_reduction), loader
+
+
+class _FollowedLoader(PrivateLoader):
+    """Tells an optimizer about every batch before the loop gets it."""
+
+    optimizer: PrivateOptimizer
+
+    def microbatches(self) -> Iterator[MicroBatch]:
+        """Yield the physical batches of one pass that hold examples."""
+        self.optimizer.begin_pass()
+        for part in super().microbatches():
+            self.optimizer.expect(part)
+            if not part.is_empty:
+                yield part
+
+
+def _gradient(
+    module: nn.Module, optimizer: Optimizer, plan: Plan, reduction: Reduction, noise: RandomSource
+) -> PrivateGradient:
+    if reduction not in ("mean", "sum"):
+        raise ValueError(
+            f"loss_reduction must be 'mean' or 'sum', got loss_reduction={reduction!r}"
+        )
+    check_detached(unwrapped(module))
+    check_optimizer(module, optimizer)
+    named = unwrapped(module).named_parameters()
+    sizes = {name: p.numel() for name, p in named if p.requires_grad}
+    return PrivateGradient(
+        module,
+        plan.clipping,
+        scales=plan.noise_scales(sizes),
+        expected_batch_size=plan.batch_size if reduction == "mean" else 1.0,
+        generator=noise,
+        backend="bookkeeping",
+        self_check=False,  # the passes are checked: here only sums of losses are seen
+    )
+
+
+def _loader(
+    data_loader: DataLoader[Any],
+    plan: Plan,
+    drawn: Plan | Sampling,
+    most: int | None,
+    choices: RandomSource,
+) -> _FollowedLoader:
+    return _FollowedLoader.from_data_loader(
+        data_loader,
+        drawn,
+        max_physical_batch_size=most,
+        steps=None if isinstance(plan.sampling, PoissonSampling) else len(data_loader),
+        generator=choices,
+    )
+
+
+def _joined(
+    optimizer: Optimizer,
+    gradient: PrivateGradient,
+    ledger: RunLedger,
+    loader: _FollowedLoader,
+    reduction: Reduction,
+) -> PrivateOptimizer:
+    private = PrivateOptimizer(optimizer, gradient, ledger, is_mean=reduction == "mean")
+    private.follow(loader)
+    loader.optimizer = private
+    gradient.model.train()
+    return private
+
+
+def _batches(loader: DataLoader[Any], poisson: bool) -> dict[str, Any]:
+    """Return what a plan says about the batches of a loader."""
+    check_replaceable(loader)
+    return {
+        "examples": length(loader.dataset),
+        "batch_size": loader.batch_size,
+        "sampling": PoissonSampling() if poisson else FixedSizeSampling(),
+    }
+
+
+def _clipping(clipping: Clipping | None, norm: float | None) -> Clipping:
+    if (clipping is None) == (norm is None):
+        raise ValueError(
+            f"give either max_grad_norm or clipping, got max_grad_norm={norm!r} and "
+            f"clipping={clipping!r}"
+        )
+    if clipping is not None:
+        return clipping
+    return FlatClip(_validate.positive(max_grad_norm=norm))
+
+
+def _check_ledger(ledger: RunLedger, plan: Plan, gradient: PrivateGradient) -> None:
+    if gradient.processes.size > 1 and not isinstance(ledger, SharedLedger):
+        raise UnsoundConfiguration(
+            "several processes train together, and ledger counts for one; open a SharedLedger in "
+            "all of them, or give its path"
+        )
+    found = ledger.plan
+    if (found.step_loss, found.clipping, found.sampling) != (
+        plan.step_loss,
+        plan.clipping,
+        plan.sampling,
+    ):
+        raise UnsoundConfiguration(
+            "ledger was opened for steps of another cost than those of this loop; open it with a "
+            "plan of the same noise multiplier, clipping and sampling, or give its path"
+        )

@@ -1,0 +1,86 @@
+"""Which loaders and datasets can be trusted to draw what was accounted for."""
+
+from __future__ import annotations
+
+from typing import Any, Never
+
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+)
+
+from taut import _validate
+from taut.errors import UnsoundConfiguration
+from taut.training._sampling import Sampling
+
+__all__ = ["check_replaceable", "fitted", "length", "refuse_loader"]
+
+
+def refuse_loader(loader: object, sampling: Sampling) -> Never:
+    """Say why a loader that is not private cannot serve a plan, and what can."""
+    how = "in a way that is not known"
+    sampler = getattr(loader, "sampler", None)
+    if isinstance(sampler, RandomSampler):
+        how = "by shuffling"
+    elif isinstance(sampler, SequentialSampler):
+        how = "in their order"
+    raise UnsoundConfiguration(
+        f"the loader {type(loader).__name__} goes through examples {how}, but the plan accounts "
+        f"for {sampling.name} sampling; an epsilon for one says nothing about the other. Use "
+        "PrivateLoader.from_data_loader(loader, plan)"
+    )
+
+
+def check_replaceable(loader: DataLoader[Any]) -> None:
+    """Refuse a sampler that restricts or weights examples: replacing it would change the task."""
+    if not isinstance(loader, DataLoader):
+        raise _validate.WrongType(f"loader must be a DataLoader of torch, got {loader!r}")
+    if isinstance(loader.dataset, IterableDataset):
+        length(loader.dataset)
+    if loader.batch_sampler is None:
+        raise UnsoundConfiguration(
+            "the loader has batch_size=None: its dataset makes batches of its own, where examples "
+            "cannot be sampled one by one; use a dataset of single examples"
+        )
+    sampler = loader.sampler
+    usual = type(loader.batch_sampler) is BatchSampler
+    whole = type(sampler) is SequentialSampler or (
+        type(sampler) is RandomSampler and not sampler.replacement
+    )
+    if not usual or not whole:
+        name = type(sampler if usual else loader.batch_sampler).__name__
+        raise UnsoundConfiguration(
+            f"the loader's {name} picks examples in its own way, which private sampling cannot "
+            "keep; restrict the data with torch.utils.data.Subset(dataset, indices) instead, and "
+            "weight losses instead of examples"
+        )
+
+
+def fitted(sampling: object) -> Sampling:
+    if not isinstance(sampling, Sampling):
+        raise _validate.WrongType(f"sampling must be a Plan or a Sampling, got {sampling!r}")
+    if not sampling.is_fitted:
+        raise ValueError(f"sampling={sampling!r} has no batch size; give it one, or give a plan")
+    return sampling
+
+
+def length(dataset: Any) -> int:
+    """Return the number of examples, or say what to do about a dataset that has none."""
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
+        raise UnsoundConfiguration(
+            f"{type(dataset).__name__} can only be read in its own order, so that no example can "
+            "be sampled; use a dataset with __len__ and __getitem__, for example list(dataset)"
+        )
+    try:
+        examples = len(dataset)
+    except (TypeError, NotImplementedError):
+        raise UnsoundConfiguration(
+            f"{type(dataset).__name__} has no length, so that there is no rate to sample with; "
+            "define __len__, or use a list"
+        ) from None
+    if examples == 0:
+        raise ValueError("dataset must hold at least one example, got an empty one")
+    return examples

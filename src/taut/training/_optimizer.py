@@ -1,0 +1,205 @@
+"""An optimizer of torch whose gradients are private, for loops that stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch.optim import Optimizer
+
+from taut import _validate
+from taut.accounting import Bounds, PrivacyLoss
+from taut.errors import UnsoundConfiguration
+from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
+from taut.training._optimizer_checks import check_optimizer
+from taut.training._plan import Plan
+from taut.training._private_gradient import PrivateGradient
+from taut.training._recorded_passes import RecordedPasses
+from taut.training._run_ledger import RunLedger
+
+__all__ = ["PrivateOptimizer"]
+
+
+class PrivateOptimizer(Optimizer):
+    """Steps with clipped, noised gradients, once for every batch of its loader.
+
+    `make_private` makes one. Settings and state are those of the optimizer inside: schedulers,
+    `state_dict` and `param_groups` work as before. `zero_grad` does not touch what was summed, and
+    `step` does nothing before the last part of a logical batch.
+
+    Args:
+        optimizer: what turns gradients into updates.
+        gradient: of the model.
+        ledger: counts every step before it is taken.
+        is_mean: whether the loss is a mean over the batch.
+
+    **Guarantee**: the update of a step depends on examples through the sum of clipped gradients
+    plus noise, drawn once for each logical batch, and not through the realised batch size. The
+    loss of the user's loop must be a mean (or sum) of terms with one example each; that cannot be
+    seen from here, and is not checked.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, gradient: PrivateGradient, ledger: RunLedger, *, is_mean: bool
+    ) -> None:
+        # The state is that of the optimizer inside, so the constructor of the base is not for us.
+        check_optimizer(gradient.model, optimizer)
+        self.inner = optimizer
+        self.ledger = ledger
+        self._gradient = gradient
+        self._passes = RecordedPasses(gradient, is_mean=is_mean)
+        self._loader: PrivateLoader | None = None
+        self._given: MicroBatch | None = None
+        self._is_removed = False
+        self._optimizer_step_pre_hooks = optimizer._optimizer_step_pre_hooks
+        self._optimizer_step_post_hooks = optimizer._optimizer_step_post_hooks
+        self._optimizer_state_dict_pre_hooks = optimizer._optimizer_state_dict_pre_hooks
+        self._optimizer_state_dict_post_hooks = optimizer._optimizer_state_dict_post_hooks
+        self._optimizer_load_state_dict_pre_hooks = optimizer._optimizer_load_state_dict_pre_hooks
+        self._optimizer_load_state_dict_post_hooks = optimizer._optimizer_load_state_dict_post_hooks
+
+    # --- what was spent ------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> Plan:
+        """What a step costs."""
+        return self.ledger.plan
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """The privacy loss of all steps so far."""
+        return self.ledger.loss
+
+    def get_epsilon(self, delta: float) -> float:
+        """Return a certified upper bound on epsilon at `delta` for all steps so far."""
+        return self.ledger.epsilon(delta)
+
+    def epsilon_bounds(self, delta: float) -> Bounds:
+        """Return certified bounds on epsilon at `delta` for all steps so far."""
+        return self.loss.epsilon_bounds(delta)
+
+    # --- the loop ------------------------------------------------------------------------------
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear the gradients of parameters; what the logical batch has summed up stays."""
+        self.inner.zero_grad(set_to_none)
+
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Take the part of a batch that went through the model; after the last part, update.
+
+        Raises:
+            UnsoundConfiguration: if the private loader handed out no batch since the last step, or
+                no gradients of it were recorded, or parameters, optimizer or sampler were changed.
+            BudgetExceeded: if the plan's promise leaves no room for the step.
+        """
+        if closure is not None:
+            raise UnsoundConfiguration(
+                "closure would evaluate the loss again, at a cost of its own; call backward() "
+                "before step()"
+            )
+        if self._is_removed:
+            raise UnsoundConfiguration("this optimizer was removed from its module")
+        if self._given is None:
+            raise UnsoundConfiguration(
+                "step() without a batch from the private loader since the last step: iterate over "
+                "the loader that make_private returned, and step once for each of its batches"
+            )
+        self._passes.take()
+        given, self._given = self._given, None
+        if given.is_last:
+            self._update()
+
+    def _update(self) -> None:
+        self._gradient.check_optimizer(self.inner)
+        check_sampler(self._loader, self.plan.sampling)
+        self.ledger.record(self.ledger.steps)
+        self._gradient.finish()
+        self.inner.step()
+
+    # --- what the loader calls -----------------------------------------------------------------
+
+    def follow(self, loader: PrivateLoader) -> None:
+        """Expect batches from a loader, which says so before it hands them out."""
+        if loader.processes != self._gradient.processes:
+            raise UnsoundConfiguration(
+                "the loader shares batches out to other processes than those that add up gradients"
+            )
+        self._loader = loader
+
+    def begin_pass(self) -> None:
+        """Begin with a whole batch: what was summed of one that was left off is dropped."""
+        self._passes.forget()
+        self._given = None
+
+    def expect(self, part: MicroBatch) -> None:
+        """Expect the pass of a batch; without examples, take its step of noise at once."""
+        if self._given is not None:
+            raise UnsoundConfiguration(
+                "the last batch was skipped: no optimizer.step() followed it. Leaving out batches "
+                "because of what is in them is not covered by the noise; step for every batch"
+            )
+        self._gradient.begin()
+        if part.is_empty:
+            self._update()
+            return
+        self._given = part
+        self._passes.expect(part.size)
+
+    def remove(self) -> None:
+        """Detach from the module, which is then as it was before."""
+        self._passes.remove()
+        self._is_removed = True
+
+    # --- as an optimizer of torch --------------------------------------------------------------
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """The groups of the optimizer inside."""
+        return self.inner.param_groups
+
+    @property
+    def state(self) -> Any:  # type: ignore[override]
+        """The state of the optimizer inside."""
+        return self.inner.state
+
+    @property
+    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
+        """The defaults of the optimizer inside."""
+        return self.inner.defaults
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the optimizer inside, and how many steps count so far."""
+        privacy = {"steps": self.ledger.steps, "plan": self.plan.to_dict()}
+        return {**self.inner.state_dict(), "privacy": privacy}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a state; steps that were counted stay counted.
+
+        A ledger in memory is brought up to the steps of the state. Only a ledger in a file knows
+        of steps that were taken after the state was saved.
+        """
+        state = dict(state_dict)
+        privacy = state.pop("privacy", None)
+        if privacy is not None and self.ledger.path is None:
+            if Plan.from_dict(privacy["plan"]).step_loss != self.plan.step_loss:
+                raise UnsoundConfiguration(
+                    "the state comes from a run with another noise, clipping or sampling, whose "
+                    "steps cost something else; keep the ledgers of both runs and add their losses"
+                )
+            counted = _validate.integer(steps=privacy["steps"])
+            while self.ledger.steps < counted:
+                self.ledger.record(self.ledger.steps)
+        self.inner.load_state_dict(state)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refuse: gradients of added parameters would not be private."""
+        raise UnsoundConfiguration(
+            "parameters cannot be added to a private optimizer: add them to the optimizer before "
+            "make_private"
+        )
+
+    def __repr__(self) -> str:
+        return f"PrivateOptimizer({self.inner!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError("a private optimizer cannot be copied; save its state_dict()")

@@ -1,0 +1,110 @@
+"""Which optimizers can take private gradients: those that update what was made private, once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import SGD, Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from taut import _validate
+from taut.errors import UnsoundConfiguration
+
+__all__ = ["check_optimizer", "check_parameters", "optimizer_of", "scheduler_of"]
+
+
+def optimizer_of(model: nn.Module, given: Any) -> Optimizer:
+    """Return an optimizer of the model's parameters, made by `given` if that is a function."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise ValueError("model has no trainable parameters; set requires_grad on some")
+    if given is None:
+        given = SGD(parameters, lr=0.1)
+    elif not isinstance(given, Optimizer) and callable(given):
+        given = given(parameters)
+    check_optimizer(model, given)
+    optimizer: Optimizer = given
+    return optimizer
+
+
+def scheduler_of(optimizer: Optimizer, given: Any) -> LRScheduler | None:
+    """Return a scheduler of the optimizer, made by `given` if that is a function."""
+    if given is None:
+        return None
+    if not isinstance(given, LRScheduler) and callable(given):
+        given = given(optimizer)
+    _check_scheduler(given, optimizer)
+    scheduler: LRScheduler = given
+    return scheduler
+
+
+def check_optimizer(model: nn.Module, optimizer: Any) -> None:
+    """Refuse an optimizer that needs several gradients for a step, or updates something else."""
+    if not isinstance(optimizer, Optimizer):
+        raise _validate.WrongType(
+            f"optimizer must be one torch.optim optimizer, got {type(optimizer).__name__}; give "
+            "different settings to parts of a model by parameter groups of one optimizer"
+        )
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise UnsoundConfiguration(
+            f"{type(optimizer).__name__} evaluates the loss several times in a step, and every "
+            "evaluation would have to be paid for; use an optimizer that takes one gradient"
+        )
+    named = dict(model.named_parameters())
+    check_parameters(named, optimizer, [p for p in named.values() if p.requires_grad])
+
+
+def check_parameters(
+    named: Mapping[str, Tensor], optimizer: Optimizer, private: Iterable[Tensor]
+) -> None:
+    """Refuse an optimizer whose parameters are not exactly those that get private gradients.
+
+    Args:
+        named: all parameters of the model.
+        optimizer: frozen parameters in it are of no matter.
+        private: the parameters whose gradients are clipped and noised.
+    """
+    names: dict[Tensor, str] = {p: name for name, p in named.items()}
+    wanted = set(private)
+    for parameter, name in names.items():
+        if parameter.requires_grad != (parameter in wanted):
+            now = "trainable" if parameter.requires_grad else "frozen"
+            raise UnsoundConfiguration(
+                f"parameter {name!r} was made {now} after training was made private; freeze and "
+                "unfreeze before, and make training private again"
+            )
+    held = {p for group in optimizer.param_groups for p in group["params"] if p.requires_grad}
+    for parameter in held - wanted:
+        raise UnsoundConfiguration(
+            f"optimizer holds a parameter of shape {tuple(parameter.shape)} that is not the "
+            "model's: its gradient would be neither clipped nor noised; make the optimizer from "
+            "model.parameters()"
+        )
+    for parameter in wanted - held:
+        raise UnsoundConfiguration(
+            f"optimizer lacks the trainable parameter {names[parameter]!r}, which would use up "
+            "clipping norm without being trained; freeze it with requires_grad_(False) or make "
+            "the optimizer from model.parameters()"
+        )
+
+
+def _check_scheduler(scheduler: Any, optimizer: Optimizer) -> None:
+    """Refuse a scheduler of another optimizer, or one that looks at losses."""
+    if isinstance(scheduler, ReduceLROnPlateau):
+        raise UnsoundConfiguration(
+            "ReduceLROnPlateau follows a loss, and that of training data is private; use a "
+            "schedule that is fixed in advance, such as CosineAnnealingLR"
+        )
+    if not isinstance(scheduler, LRScheduler):
+        raise _validate.WrongType(
+            "scheduler must be a scheduler of torch.optim.lr_scheduler or a function from an "
+            f"optimizer to one, got {type(scheduler).__name__}"
+        )
+    if scheduler.optimizer is not optimizer:
+        raise ValueError(
+            "scheduler must belong to the optimizer that is given; make it from that one"
+        )

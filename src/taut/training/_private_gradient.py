@@ -1,0 +1,348 @@
+"""The private gradient: examples clipped and summed, noise added once, divided by a constant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from taut import _validate
+from taut.errors import UnsoundConfiguration
+from taut.noise import RandomSource, default_generator
+from taut.training._check_model import check_model
+from taut.training._clipping import Clipping
+from taut.training._distributed import Sharded, reduction_for, unwrapped
+from taut.training._materialised import LossFunction, Materialised, apply, batch_size
+from taut.training._normal import fill_normal
+from taut.training._optimizer_checks import check_parameters
+from taut.training._processes import Processes
+from taut.training._records import Record, parts_of
+from taut.training._self_check import check_examples, check_losses
+from taut.training._tape import Tape, in_full_precision
+
+__all__ = ["Backend", "PrivateGradient"]
+
+Backend: TypeAlias = Literal["auto", "bookkeeping", "materialised"]
+"""How per-example gradients are had: kept as factors, or written out by `torch.func`."""
+
+_ROUNDING = 1 + 1e-4  # norms and sums in float32 are off by less
+
+
+class PrivateGradient:
+    """Turns the examples of one logical batch into the `grad` of every trainable parameter.
+
+    Args:
+        model: what is trained; also in DistributedDataParallel, or after `fully_shard`.
+        clipping: what is done to one example's gradient.
+        scales: the standard deviation of the noise in every group of the clipping.
+        expected_batch_size: what the noisy sum is divided by, whatever the batch holds.
+        generator: where noise comes from, by default the secure generator.
+        backend: "bookkeeping" records the model's layers and is the faster; "materialised" serves
+            every model that `torch.func` does, through `accumulate_batch` alone; "auto" takes the
+            first if all trainable parameters belong to layers that can be recorded.
+        compile: hand the materialised back end to `torch.compile`.
+        self_check: compare the first batch with plain autograd, and its examples with each other.
+        process_group: of the processes that train together, by default all of them if
+            torch.distributed is initialised. Every process must call `finish` once for each logical
+            batch, and have examples that no other has.
+
+    `accumulate_batch`, `accumulate` or `absorb` take one physical batch after the other; `finish`
+    adds the noise and sets `grad`.
+
+    Raises:
+        UnsoundConfiguration: if the model mixes examples or cannot be recorded; also later, when a
+            batch shows it.
+
+    **Guarantee**: `finish` releases a sum over examples in the sensitivity set of the clipping plus
+    independent normal noise; the realised batch size enters nowhere else. An example whose gradient
+    is not finite contributes zero. Sums of several processes are added up before noise is drawn,
+    once for all of them.
+
+    Example:
+        >>> import torch
+        >>> from torch.nn.functional import cross_entropy
+        >>> from taut.training import FlatClip, PrivateGradient
+        >>> model = torch.nn.Linear(4, 2)
+        >>> step = PrivateGradient(model, FlatClip(1.0), scales=[1.1], expected_batch_size=8)
+        >>> x, y = torch.randn(7, 4), torch.zeros(7, dtype=torch.long)
+        >>> losses = step.accumulate_batch(
+        ...     x, y, lambda outputs, targets: cross_entropy(outputs, targets, reduction="none")
+        ... )
+        >>> step.finish()
+        >>> model.weight.grad.shape
+        torch.Size([2, 4])
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        clipping: Clipping,
+        *,
+        scales: Sequence[float],
+        expected_batch_size: float,
+        generator: RandomSource | None = None,
+        backend: Backend = "auto",
+        compile: bool = False,  # noqa: A002
+        self_check: bool = True,
+        process_group: Any = None,
+    ) -> None:
+        self.model = unwrapped(model)
+        check_model(self.model)
+        if not any(p.requires_grad for p in self.model.parameters()):
+            raise ValueError("model has no trainable parameters; set requires_grad on some")
+        self.processes = Processes.current(process_group)
+        self._reduction = reduction_for(self.model, self.processes)
+        with self._reduction.whole() as parameters:
+            self._names: dict[Tensor, str] = {p: name for name, p in parameters.items()}
+            self._tape = _tape(self.model, backend)
+        self._parameters: list[Tensor] = list(self._names)
+        self.clipping = clipping
+        groups = clipping.groups(list(self._names.values()))
+        self._group_of: dict[Tensor, int] = dict(zip(self._parameters, groups, strict=True))
+        self._scales = [_validate.non_negative(scales=scale) for scale in scales]
+        self._expected = _validate.positive(expected_batch_size=expected_batch_size)
+        settings = (repr(clipping), self._scales, self._expected)
+        self.processes.check_same("clipping, scales and expected batch size", settings)
+        given = default_generator() if generator is None else generator
+        if given.secure:
+            given.bytes(1)  # a source that fails should do so before it is trusted
+        self._generator = self._reduction.source(given)
+        self._totals: dict[Tensor, Tensor] = {}
+        self._to_check = self_check
+        self._materialised = Materialised(self.model, compile=compile)
+        self.dropped = 0
+        """Examples of this logical batch that contributed zero; not for publication."""
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """Whose `grad` is set."""
+        return list(self._reduction.trained.values())
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether processes keep parts of the parameters."""
+        return isinstance(self._reduction, Sharded)
+
+    @property
+    def backend(self) -> Backend:
+        """The back end that is used."""
+        return "materialised" if self._tape is None else "bookkeeping"
+
+    @property
+    def tape(self) -> Tape:
+        """The tape of the book-keeping back end."""
+        if self._tape is None:
+            raise UnsoundConfiguration(
+                "this model is served by the materialised back end, which needs the inputs and "
+                "the loss function: call accumulate_batch(inputs, targets, loss_fn)"
+            )
+        return self._tape
+
+    def accumulate_batch(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
+        """Absorb the gradients of one physical batch, and return its losses.
+
+        Args:
+            inputs: one tensor, or a tuple or mapping of arguments, examples first in all tensors.
+            targets: given to the loss function, examples first; None if it needs none.
+            loss_fn: takes outputs and targets, and returns one loss per example.
+        """
+        self.begin()
+        batch = batch_size(inputs)
+        if batch == 0:
+            return torch.zeros(0, device=self._device)
+        if self._tape is None:
+            losses = []
+            for records, values in self._materialised.records(inputs, targets, loss_fn):
+                self._absorb(records, len(values))
+                losses.append(values)
+            return torch.cat(losses)
+        if self._to_check:
+            self.check(inputs, targets, loss_fn)
+        return self.accumulate(lambda: loss_fn(apply(self.model, inputs), targets))
+
+    def accumulate(self, losses: Callable[[], Tensor]) -> Tensor:
+        """Run a forward pass that returns one loss per example, and absorb its gradients."""
+        self.begin()
+        with self.tape.recording():
+            values = losses()
+        if values.dim() != 1:
+            raise ValueError(
+                f"losses must be one per example, got shape {tuple(values.shape)}; use "
+                "reduction='none' and sum over all axes but the first"
+            )
+        if self._to_check and len(values):
+            check_losses(self.tape, self._names, values)
+            self._to_check = len(values) < 2
+        if len(values):
+            torch.autograd.backward(values.sum())
+        self.absorb(len(values))
+        return values.detach()
+
+    def absorb(self, batch: int, *, scale: float = 1.0) -> None:
+        """Clip what the tape holds of the last backward pass, and add it to the sum.
+
+        Args:
+            batch: the number of examples in that pass.
+            scale: what gradients are multiplied with first: the batch size, if the loss was a mean.
+        """
+        if batch == 0:
+            self.tape.clear()
+            return
+        records = self.tape.records(batch)
+        if len(records) != len(self._parameters):
+            self._refuse_missing(records)
+        for parameter in self._parameters:
+            if parameter.grad is not None:
+                raise UnsoundConfiguration(
+                    f"parameter {self._names[parameter]!r} also got a gradient outside of its "
+                    "layer, such as from a penalty in the loss; use the optimizer's weight_decay, "
+                    "and parameters only through their layers"
+                )
+        self._absorb(records, batch, scale)
+
+    def begin(self) -> None:
+        """Begin a logical batch, if it has not begun; every other method does so as well.
+
+        Call it for a process without examples if processes talk before `finish`, as they do to
+        count a step: parameters that are sharded are gathered here.
+        """
+        self._reduction.begin()
+
+    def discard(self) -> None:
+        """Forget what was absorbed since the last `finish`, as if no example had been seen."""
+        self._totals.clear()
+        if self._tape is not None:
+            self._tape.clear()
+        self.dropped = 0
+
+    def check(self, inputs: Any, targets: Any = None, loss_fn: LossFunction | None = None) -> None:
+        """Compare a few examples with plain autograd, and with each of them alone.
+
+        `accumulate_batch` does so with its first batch; those who run forward and backward passes
+        of their own call this once. A batch of one example leaves the check to the next.
+
+        Args:
+            inputs: of some examples.
+            targets: for the loss function.
+            loss_fn: by default the sum of squares of the outputs, if they are one tensor.
+
+        Raises:
+            UnsoundConfiguration: if gradients differ, naming the parameter.
+        """
+        check_examples(self.model, self.tape, self._names, inputs, targets, loss_fn)
+        self._to_check = self._to_check and batch_size(inputs) < 2
+
+    def finish(self) -> None:
+        """Add noise to the sum, divide, and set the gradients; the next logical batch begins."""
+        totals = [self._total(parameter) for parameter in self._parameters]
+        self._totals.clear()
+        self._reduction.finish(totals, self._noise)
+        self.dropped = 0
+
+    def check_optimizer(self, optimizer: Optimizer) -> None:
+        """Refuse an optimizer whose parameters are not exactly those that get a gradient here."""
+        check_parameters(self._reduction.named_parameters(), optimizer, self.parameters)
+
+    def _absorb(self, records: Mapping[Tensor, Record], batch: int, scale: float = 1.0) -> None:
+        with in_full_precision(self._device.type):
+            if self.clipping.needs_rows:
+                self._absorb_rows(records, batch, scale)
+                return
+            weights = self._weights(records, batch, scale)
+            for parameter, record in records.items():
+                self._add(parameter, record.weighted_sum(weights[self._group_of[parameter]]))
+
+    def _absorb_rows(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> None:
+        """Clip by coordinates, in the order of groups and parameters, part of the batch by part."""
+        ordered = sorted(self._parameters, key=self._group_of.__getitem__)
+        sizes = [parameter.numel() for parameter in ordered]
+        for part in parts_of(batch, 4 * sum(sizes)):
+            rows = torch.cat([records[parameter].rows(part) for parameter in ordered], 1)
+            rows *= scale
+            lost = ~rows.isfinite().all(1)
+            self.dropped += int(lost.sum())
+            rows[lost] = 0.0
+            total = self.clipping.clip_rows(rows).sum(0).div_(self._expected)
+            for parameter, piece in zip(ordered, total.split(sizes), strict=True):
+                self._add(parameter, piece.view(parameter.shape))
+
+    def _weights(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> Tensor:
+        """Return clipping weights over the expected batch size, of shape (groups, batch)."""
+        norms: list[list[Tensor]] = [[] for _ in self._scales]
+        for parameter, record in records.items():
+            norms[self._group_of[parameter]].append(record.squared_norms())
+        empty = torch.zeros(batch, dtype=self._dtype(), device=self._device)
+        squares = torch.stack([torch.stack(group).sum(0) if group else empty for group in norms])
+        squares *= scale**2
+        if not bool(squares.sum().isfinite()):
+            lost = ~squares.isfinite().all(0)
+            self.dropped += int(lost.sum())
+            squares[:, lost] = 0.0
+            for record in records.values():
+                record.drop(lost)
+        return self.clipping.weights(squares).mul_(scale / self._expected)
+
+    def _refuse_missing(self, records: Mapping[Tensor, Record]) -> None:
+        for parameter in self._parameters:
+            if parameter not in records:
+                raise UnsoundConfiguration(
+                    f"parameter {self._names[parameter]!r} got no gradient from this batch; freeze "
+                    "it with requires_grad_(False) if the loss does not depend on it, or call its "
+                    "layer (not a function on its weight) in the forward pass"
+                )
+        raise UnsoundConfiguration(
+            "a parameter became trainable after PrivateGradient was made; make a new one"
+        )
+
+    def _add(self, parameter: Tensor, part: Tensor) -> None:
+        if parameter in self._totals:
+            self._totals[parameter].add_(part)
+        else:
+            self._totals[parameter] = part
+
+    def _dtype(self) -> torch.dtype:
+        """Return float64 if a parameter has it, else float32, in which noise is added."""
+        double = any(parameter.dtype == torch.float64 for parameter in self._parameters)
+        return torch.float64 if double else torch.float32
+
+    def _total(self, parameter: Tensor) -> Tensor:
+        found = self._totals.get(parameter)
+        if found is None:
+            return torch.zeros(parameter.shape, dtype=self._dtype(), device=parameter.device)
+        return found
+
+    def _noise(self, shapes: Sequence[torch.Size]) -> list[Tensor]:
+        """Return noise for every parameter, drawn for a whole group at once."""
+        noise = [torch.empty(0)] * len(shapes)
+        groups = [self._group_of[parameter] for parameter in self._parameters]
+        for group, scale in enumerate(self._scales):
+            members = [i for i, other in enumerate(groups) if other == group]
+            sizes = [shapes[i].numel() for i in members]
+            flat = torch.zeros(sum(sizes), dtype=self._dtype())
+            if scale > 0:
+                fill_normal(flat, scale * _ROUNDING / self._expected, self._generator)
+            for i, part in zip(members, flat.to(self._device).split(sizes), strict=True):
+                noise[i] = part.view(shapes[i])
+        return noise
+
+    @property
+    def _device(self) -> torch.device:
+        return self._parameters[0].device
+
+
+def _tape(model: nn.Module, backend: Backend) -> Tape | None:
+    if backend not in ("auto", "bookkeeping", "materialised"):
+        raise ValueError(
+            f"backend must be 'auto', 'bookkeeping' or 'materialised', got backend={backend!r}"
+        )
+    if backend == "materialised":
+        return None
+    try:
+        return Tape(model)
+    except UnsoundConfiguration:
+        if backend == "bookkeeping":
+            raise
+        return None

@@ -1,0 +1,22 @@
+"""One source of random bits for a run, split into what chooses examples and what makes noise."""
+
+from __future__ import annotations
+
+from taut.noise import RandomSource, SeededForExperiments, default_generator
+
+__all__ = ["split"]
+
+_WORD = 8
+
+
+def split(generator: RandomSource | None) -> tuple[RandomSource, RandomSource]:
+    """Return the sources for sampling and for noise.
+
+    A secure source serves both. A seed is split in two, so that loading examples ahead of time does
+    not shift the noise of an experiment that is repeated.
+    """
+    source = default_generator() if generator is None else generator
+    if isinstance(source, SeededForExperiments):
+        seed = int.from_bytes(source.bytes(_WORD), "little") >> 8
+        return SeededForExperiments(seed=seed), source
+    return source, source

@@ -1,0 +1,309 @@
+"""Per-example gradients of one parameter, kept as factors until their norms are known.
+
+A layer leaves a record for every use of a parameter in a batch. A record gives the squared norms of
+its examples' gradients and their weighted sum, and writes the gradients out only where that is the
+cheaper way to both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "ALL",
+    "MOST_ROW_BYTES",
+    "Blocks",
+    "OuterProduct",
+    "Record",
+    "Rows",
+    "Sum",
+    "merged",
+    "parts_of",
+    "squared_lengths",
+    "without",
+]
+
+ALL = slice(None)
+"""All examples of a batch."""
+
+MOST_ROW_BYTES = 16 * 2**20
+"""The most that one record keeps of gradients written out; more is slow to allocate anew."""
+
+_FLOPS_PER_BYTE = 25.0  # of gradients written out to fresh memory and read, measured on CPUs
+_FLOPS_PER_PAIR = 30.0  # of an entry of a Gram matrix, for what is done to it elementwise
+_ROWS_SLOWDOWN = 1.25  # of many small products over a large one
+_DOUBT = 4.0  # roundings, relative to the sum of lengths, squared: what cancellation may hide
+
+
+class Record(ABC):
+    """The gradients of a batch with respect to one use of one parameter.
+
+    Attributes:
+        parameter: whose gradients they are.
+        batch: the number of examples.
+    """
+
+    def __init__(self, parameter: Tensor, batch: int) -> None:
+        self.parameter = parameter
+        self.batch = batch
+
+    def cheapest(self) -> Record:
+        """Return the same gradients written out, if that is the cheaper way, or this record."""
+        return self
+
+    @abstractmethod
+    def rows(self, part: slice = ALL) -> Tensor:
+        """Return the gradients of a part of the batch, of shape (examples, parameter.numel())."""
+
+    @abstractmethod
+    def squared_norms(self) -> Tensor:
+        """Return the squared l2 norm of every example's gradient, of shape (batch,)."""
+
+    @abstractmethod
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """Return the sum of the gradients times the weights, of the shape of the parameter."""
+
+    @abstractmethod
+    def drop(self, examples: Tensor) -> None:
+        """Make the gradients of the marked examples zero, whatever they hold; shape (batch,)."""
+
+
+class Rows(Record):
+    """Gradients that are written out, such as those of biases and of normalisation layers.
+
+    Args:
+        parameter: whose gradients they are.
+        rows: of shape (batch, *parameter.shape).
+    """
+
+    def __init__(self, parameter: Tensor, rows: Tensor) -> None:
+        super().__init__(parameter, len(rows))
+        self._rows = rows.reshape(len(rows), -1)
+
+    def rows(self, part: slice = ALL) -> Tensor:
+        return self._rows[part]
+
+    def squared_norms(self) -> Tensor:
+        return squared_lengths(self._rows)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        return (weights @ self._rows).view(self.parameter.shape)
+
+    def drop(self, examples: Tensor) -> None:
+        self._rows = without(self._rows, examples)
+
+
+class OuterProduct(Record):
+    """Gradients that are sums of outer products over positions: linear layers and embeddings.
+
+    The gradient of example b is the sum over t of left[b, t] times right[b, t]. Its squared norm is
+    the sum over pairs of positions of the product of two Gram matrices (Li et al. 2022, ghost
+    clipping), and the weighted sum over examples is one matrix product.
+
+    Args:
+        parameter: a matrix of shape (p, d).
+        left: of shape (batch, positions, p); or integers of shape (batch, positions), the rows that
+            are meant.
+        right: of shape (batch, positions, d).
+    """
+
+    def __init__(self, parameter: Tensor, left: Tensor, right: Tensor) -> None:
+        super().__init__(parameter, len(left))
+        self.left = left
+        self.right = right
+
+    @property
+    def positions(self) -> int:
+        """The number of positions of an example."""
+        return self.right.shape[1]
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the left factors are places of a one."""
+        return self.left.dtype == torch.long
+
+    def rows(self, part: slice = ALL) -> Tensor:
+        left, right = self.left[part], self.right[part]
+        if self.is_sparse:
+            rows = right.new_zeros(len(left), *self.parameter.shape)
+            index = left[..., None].expand_as(right)
+            return rows.scatter_add_(1, index, right).view(len(left), -1)
+        return torch.bmm(left.transpose(1, 2), right).view(len(left), -1)
+
+    def squared_norms(self) -> Tensor:
+        if self.positions == 1 and not self.is_sparse:
+            return squared_lengths(self.left[:, 0]) * squared_lengths(self.right[:, 0])
+        return self._inner(self).sum((1, 2)) + self.doubt()
+
+    def inner(self, other: OuterProduct) -> Tensor:
+        """Return the inner products of two records of one parameter, example by example."""
+        return self._inner(other).sum((1, 2))
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        right = self.right
+        if self.is_sparse:
+            total = right.new_zeros(self.parameter.shape)
+            return total.index_add_(
+                0, self.left.flatten(), (right * weights[:, None, None]).flatten(0, 1)
+            )
+        p, d = self.parameter.shape
+        if p < d:
+            left, right = self.left * weights[:, None, None], right
+        else:
+            left, right = self.left, right * weights[:, None, None]
+        return left.reshape(-1, p).T @ right.reshape(-1, d)
+
+    def drop(self, examples: Tensor) -> None:
+        if not self.is_sparse:
+            self.left = without(self.left, examples)
+        self.right = without(self.right, examples)
+
+    def cheapest(self) -> Record:
+        if self.is_sparse or self.positions == 1 or not self._rows_are_cheaper():
+            return self
+        return Rows(self.parameter, self.rows())
+
+    def _rows_are_cheaper(self) -> bool:
+        p, d = self.parameter.shape
+        size = self.batch * p * d * self.right.element_size()
+        if size > MOST_ROW_BYTES:
+            return False
+        product = 2.0 * self.batch * self.positions * p * d
+        pairs = self.batch * self.positions**2 * (2.0 * (p + d) + _FLOPS_PER_PAIR)
+        return _ROWS_SLOWDOWN * product + _FLOPS_PER_BYTE * size < pairs + product
+
+    def _inner(self, other: OuterProduct) -> Tensor:
+        """Return the products of the two Gram matrices, of shape (batch, positions, positions)."""
+        products = torch.bmm(self.right, other.right.transpose(1, 2))
+        return products.mul_(_left_products(self.left, other.left))
+
+    def doubt(self) -> Tensor:
+        """Return what rounding may hide of a norm: much if long contributions cancel out."""
+        lengths = squared_lengths(self.right)
+        if not self.is_sparse:
+            lengths = lengths * squared_lengths(self.left)
+        doubt = _DOUBT * torch.finfo(lengths.dtype).eps
+        return lengths.sqrt().sum(1).square() * doubt
+
+
+class Blocks(Record):
+    """Gradients of a matrix of which every record knows some rows, without overlap and in order.
+
+    Args:
+        parameter: the whole matrix.
+        parts: one record for every block of rows.
+    """
+
+    def __init__(self, parameter: Tensor, parts: Sequence[Record]) -> None:
+        super().__init__(parameter, parts[0].batch)
+        self.parts = parts
+
+    def rows(self, part: slice = ALL) -> Tensor:
+        return torch.cat([block.rows(part) for block in self.parts], 1)
+
+    def cheapest(self) -> Record:
+        return Blocks(self.parameter, [block.cheapest() for block in self.parts])
+
+    def squared_norms(self) -> Tensor:
+        return torch.stack([block.squared_norms() for block in self.parts]).sum(0)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        return torch.cat([block.weighted_sum(weights) for block in self.parts])
+
+    def drop(self, examples: Tensor) -> None:
+        for block in self.parts:
+            block.drop(examples)
+
+
+class Sum(Record):
+    """Gradients of a parameter that was used several times.
+
+    Args:
+        uses: the records of its uses.
+    """
+
+    def __init__(self, uses: Sequence[Record]) -> None:
+        super().__init__(uses[0].parameter, uses[0].batch)
+        self.uses = uses
+
+    def rows(self, part: slice = ALL) -> Tensor:
+        first, *rest = (use.rows(part) for use in self.uses)
+        return sum(rest, start=first)
+
+    def squared_norms(self) -> Tensor:
+        products = [use for use in self.uses if isinstance(use, OuterProduct)]
+        if len(products) < len(self.uses):
+            size = self.parameter.numel() * self.parameter.element_size()
+            return torch.cat([squared_lengths(self.rows(p)) for p in parts_of(self.batch, size)])
+        total = torch.stack([use.squared_norms() for use in products]).sum(0)
+        for i, one in enumerate(products):
+            for other in products[:i]:
+                total += 2 * one.inner(other)
+        # Uses may cancel each other out: the squared sum of lengths is below that of squares, times
+        # their number.
+        doubt = torch.stack([use.doubt() for use in products]).sum(0)
+        return total.clamp_(min=0.0) + len(products) * doubt
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        first, *rest = (use.weighted_sum(weights) for use in self.uses)
+        return sum(rest, start=first)
+
+    def drop(self, examples: Tensor) -> None:
+        for use in self.uses:
+            use.drop(examples)
+
+
+def merged(uses: Sequence[Record]) -> Record:
+    """Return one record for all uses of a parameter in a batch.
+
+    Outer products become one over the positions of all uses: a cell that is called at every step of
+    a sequence costs as much as a layer that is called once with the sequence.
+    """
+    if len(uses) == 1:
+        return uses[0]
+    products = [use for use in uses if isinstance(use, OuterProduct)]
+    rows = [use for use in uses if isinstance(use, Rows)]
+    found = [use for use in uses if not isinstance(use, OuterProduct | Rows)]
+    for sparse in (False, True):
+        alike = [use for use in products if use.is_sparse == sparse]
+        if alike:
+            left = torch.cat([use.left for use in alike], 1)
+            right = torch.cat([use.right for use in alike], 1)
+            found.append(OuterProduct(alike[0].parameter, left, right).cheapest())
+    if rows:
+        found.append(Rows(rows[0].parameter, torch.stack([use.rows() for use in rows]).sum(0)))
+    return found[0] if len(found) == 1 else Sum(found)
+
+
+def parts_of(batch: int, row_bytes: int) -> Iterator[slice]:
+    """Yield parts of a batch whose rows take no more than `MOST_ROW_BYTES`, if one row does not."""
+    step = max(1, MOST_ROW_BYTES // max(1, row_bytes))
+    yield from (slice(i, i + step) for i in range(0, batch, step))
+
+
+def squared_lengths(vectors: Tensor) -> Tensor:
+    """Return the squared l2 norms along the last axis."""
+    lengths: Tensor = torch.linalg.vector_norm(vectors, dim=-1)
+    return lengths.square()
+
+
+def without(values: Tensor, examples: Tensor) -> Tensor:
+    """Return the values with zeros for the marked examples."""
+    marked = examples.view(-1, *[1] * (values.dim() - 1))
+    return torch.where(marked, torch.zeros((), dtype=values.dtype, device=values.device), values)
+
+
+def _left_products(one: Tensor, other: Tensor) -> Tensor:
+    """Return the inner products of left factors, one-hot vectors given by their places."""
+    if one.dtype == torch.long and other.dtype == torch.long:
+        return one[:, :, None] == other[:, None, :]
+    if one.dtype == torch.long:
+        place = one[:, :, None].expand(-1, -1, other.shape[1])
+        return other.transpose(1, 2).gather(1, place)
+    if other.dtype == torch.long:
+        return _left_products(other, one).transpose(1, 2)
+    return torch.bmm(one, other.transpose(1, 2))

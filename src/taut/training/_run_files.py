@@ -1,0 +1,110 @@
+"""The directory of a run: its plan, ledger, checkpoint and result."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from taut.errors import UnsoundConfiguration
+from taut.training._checkpoint import Checkpoints, write_atomically
+from taut.training._plan import Plan
+from taut.training._processes import Processes
+from taut.training._run_ledger import RunLedger
+from taut.training._shared_ledger import SharedLedger
+from taut.training._training_result import TrainingResult
+
+__all__ = ["RunFiles"]
+
+
+class RunFiles:
+    """Where a run keeps what must survive it.
+
+    Args:
+        directory: made if it does not exist; None keeps all in memory.
+        plan: the run's.
+        every: how many steps lie between checkpoints.
+        seconds: how much time lies between checkpoints.
+        processes: that train together; the first of them reads and writes for all.
+
+    All of these files may be published but for logs of private losses.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | None,
+        plan: Plan,
+        *,
+        every: int | None,
+        seconds: float,
+        processes: Processes,
+    ) -> None:
+        self._processes = processes
+        self.directory = None if directory is None else Path(directory)
+        self._plan = plan
+        self._memory: RunLedger | None = None
+        self._checkpoints: Checkpoints | None = None
+        if self.directory is not None:
+            self._checkpoints = Checkpoints(
+                self.directory / "checkpoint.pt", every=every, seconds=seconds
+            )
+
+    @staticmethod
+    def plan_of(directory: str | os.PathLike[str]) -> Plan:
+        """Return the plan of the run in a directory."""
+        path = Path(directory) / "plan.json"
+        if not path.exists():
+            raise ValueError(f"no run was begun in {os.fspath(directory)!r}: it has no plan.json")
+        return Plan.from_json(path.read_text(encoding="utf-8"))
+
+    def ledger(self) -> RunLedger:
+        """Return the ledger, opened by nobody else."""
+        if self.directory is None:
+            if self._memory is None:
+                self._memory = SharedLedger(None, self._plan, enforce=True)
+            return self._memory
+        self._processes.agreed(self._check_plan)
+        ledger = SharedLedger(self.directory / "ledger.jsonl", self._plan, enforce=True)
+        self._processes.agreed(self._write_plan)
+        return ledger
+
+    def _check_plan(self) -> None:
+        assert self.directory is not None
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / "plan.json"
+        if path.exists() and self.plan_of(self.directory) != self._plan:
+            raise UnsoundConfiguration(
+                f"the run in {os.fspath(self.directory)!r} has another plan: it would not be "
+                "trained as its promise says. Go on with PrivateTrainer.resume(run_dir, ...), or "
+                "use another directory"
+            )
+
+    def _write_plan(self) -> None:
+        assert self.directory is not None
+        path = self.directory / "plan.json"
+        if not path.exists():
+            write_atomically(path, self._plan.to_json())
+
+    def close(self, ledger: RunLedger) -> None:
+        """Let go of the ledger; one in memory is kept for the next time."""
+        if ledger is not self._memory:
+            ledger.close()
+
+    def checkpoint(self) -> dict[str, Any] | None:
+        """Return the last checkpoint, if there is one."""
+        return None if self._checkpoints is None else self._processes.agreed(self._checkpoints.read)
+
+    def save(self, step: int, state: Callable[[], dict[str, Any]], *, now: bool = False) -> None:
+        """Write a checkpoint if one is due."""
+        checkpoints = self._checkpoints
+        if checkpoints is None:
+            return
+        if now or self._processes.agreed(lambda: checkpoints.is_due(step)):
+            whole = state()
+            self._processes.agreed(lambda: checkpoints.write(whole))
+
+    def save_result(self, result: TrainingResult) -> None:
+        """Write down what the run promises."""
+        if self.directory is not None and self._processes.is_first:
+            write_atomically(self.directory / "result.json", result.to_json())

@@ -1,0 +1,160 @@
+"""Checks of the first batch: recorded gradients are those of autograd, and stand alone."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from taut.errors import UnsoundConfiguration
+from taut.training._materialised import LossFunction, apply, batch_size, examples_of
+from taut.training._rewrites import rewritten
+from taut.training._tape import Tape
+
+__all__ = ["check_examples", "check_losses"]
+
+_LOG = logging.getLogger(__name__)
+_SEED = 20_260_101  # any: forward passes that are compared must drop the same values
+_MOST_EXAMPLES = 3
+_TOLERANCE = 1e-3  # relative to the whole gradient; mistakes of this kind are of its own size
+_LEAK = 1e-12  # of a squared norm: what does not depend on an example has a gradient of zero there
+_COARSE_TOLERANCE = 0.1  # of half precision
+
+
+def check_losses(tape: Tape, names: Mapping[Tensor, str], losses: Tensor) -> None:
+    """Refuse a pass in which the loss of one example has a gradient at another.
+
+    Args:
+        tape: holds the pass; it is empty afterwards.
+        names: of the trainable parameters.
+        losses: one per example, with the graph that leads to them; it is kept.
+    """
+    batch = len(losses)
+    for chosen in {0, batch - 1}:
+        tape.clear()
+        torch.autograd.backward(losses[chosen], retain_graph=True)
+        for parameter, record in tape.records(batch).items():
+            norms = record.squared_norms()
+            own = norms[chosen].item()
+            norms[chosen] = 0.0
+            if norms.sum().item() > _LEAK * own and math.isfinite(own):
+                raise UnsoundConfiguration(
+                    f"the loss of example {chosen} has a gradient in the rows of other examples at "
+                    f"parameter {names[parameter]!r}: the model mixes examples, or an axis that is "
+                    "not that of examples comes first"
+                )
+    tape.clear()
+
+
+def check_examples(
+    model: nn.Module,
+    tape: Tape,
+    names: Mapping[Tensor, str],
+    inputs: Any,
+    targets: Any = None,
+    loss_fn: LossFunction | None = None,
+) -> None:
+    """Compare the gradients of a few examples with those of autograd, and with each alone.
+
+    Args:
+        model: what is trained.
+        tape: of the model.
+        names: of the trainable parameters.
+        inputs: of a batch, of which the first examples are used.
+        targets: for the loss function.
+        loss_fn: by default the sum of squares of the outputs, if they are one tensor.
+
+    Raises:
+        UnsoundConfiguration: naming the parameter at which gradients differ.
+    """
+    few = min(batch_size(inputs), _MOST_EXAMPLES)
+    loss = _sum_of_squares if loss_fn is None else loss_fn
+
+    def losses(part: slice) -> Tensor:
+        outputs = apply(model, examples_of(inputs, part))
+        return loss(outputs, examples_of(targets, part))
+
+    together = slice(0, few)
+    with _same_randomness(names):
+        rows = _by_tape(tape, names, lambda: losses(together))
+        is_stochastic = _is_stochastic(losses, together)
+        # What a rewritten layer draws may be the same in another order.
+        with rewritten(model, (nn.Module,)) if is_stochastic else nullcontext():
+            expected = _by_autograd(names, lambda: losses(together))
+        _compare(names, {p: g.sum(0) for p, g in rows.items()}, expected, _NOT_RECORDED)
+        if few > 1 and is_stochastic:
+            _LOG.info("the model is stochastic: examples alone were not compared with the batch")
+        elif few > 1:
+            alone = _by_tape(tape, names, lambda: losses(slice(0, 1)))
+            first = {p: g[0] for p, g in rows.items()}
+            _compare(names, first, {p: g[0] for p, g in alone.items()}, _MIXED)
+
+
+_NOT_RECORDED = "is not that of autograd; use the parameter only in calls of its layer"
+_MIXED = "depends on the other examples of the batch; remove what mixes examples in forward"
+
+
+def _by_autograd(names: Mapping[Tensor, str], losses: Callable[[], Tensor]) -> dict[Tensor, Tensor]:
+    torch.manual_seed(_SEED)
+    found = torch.autograd.grad(losses().sum(), list(names), allow_unused=True)
+    pairs = zip(names, found, strict=True)
+    return {p: torch.zeros_like(p) if grad is None else grad for p, grad in pairs}
+
+
+def _by_tape(
+    tape: Tape, names: Mapping[Tensor, str], losses: Callable[[], Tensor]
+) -> dict[Tensor, Tensor]:
+    torch.manual_seed(_SEED)
+    with tape.recording():
+        values = losses()
+    check_losses(tape, names, values)
+    torch.autograd.backward(values.sum())
+    found = tape.records(len(values))
+    return {
+        p: found[p].rows().view(-1, *p.shape) if p in found else p.new_zeros(len(values), *p.shape)
+        for p in names
+    }
+
+
+def _compare(
+    names: Mapping[Tensor, str],
+    found: Mapping[Tensor, Tensor],
+    expected: Mapping[Tensor, Tensor],
+    problem: str,
+) -> None:
+    size = torch.stack([grad.float().norm() for grad in expected.values()]).norm()
+    if not bool(size.isfinite()):
+        return
+    coarse = any(torch.is_autocast_enabled(p.device.type) or p.element_size() < 4 for p in names)
+    tolerance = _COARSE_TOLERANCE if coarse else _TOLERANCE
+    for parameter, grad in expected.items():
+        if (found[parameter] - grad).float().norm() > tolerance * size:
+            raise UnsoundConfiguration(
+                f"the gradient of an example at parameter {names[parameter]!r} {problem}"
+            )
+
+
+def _is_stochastic(losses: Callable[[slice], Tensor], part: slice) -> bool:
+    with torch.no_grad():
+        values = []
+        for seed in (_SEED, _SEED + 1):
+            torch.manual_seed(seed)
+            values.append(losses(part))
+    return not torch.equal(*values)
+
+
+@contextmanager
+def _same_randomness(names: Mapping[Tensor, str]) -> Iterator[None]:
+    devices = {p.device.index for p in names if p.device.type == "cuda"}
+    with torch.random.fork_rng(devices=sorted(devices)):
+        yield
+
+
+def _sum_of_squares(outputs: Any, _: Any) -> Tensor:
+    values: Tensor = outputs
+    return values.float().square().flatten(1).sum(1)

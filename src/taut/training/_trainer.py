@@ -1,0 +1,419 @@
+"""The trainer: a plan carried out, step by step."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import default_collate
+
+from taut import _validate
+from taut.errors import BudgetExceeded, UnsoundConfiguration
+from taut.noise import RandomSource, SeededForExperiments
+from taut.training._batches import LabelRange, check_finite, inputs_and_targets
+from taut.training._callbacks import Callback, CSVLog, StepEnd
+from taut.training._distributed import unwrapped
+from taut.training._ema import MovingAverage
+from taut.training._evaluation import Evaluation, evaluate
+from taut.training._fetching import Collate
+from taut.training._loader import MicroBatch, PrivateLoader
+from taut.training._loader_checks import length
+from taut.training._materialised import LossFunction, apply
+from taut.training._optimizer_checks import optimizer_of, scheduler_of
+from taut.training._per_example_loss import per_example
+from taut.training._plan import Plan
+from taut.training._private_gradient import Backend, PrivateGradient
+from taut.training._progress import Progress
+from taut.training._randomness import split
+from taut.training._recorded_passes import check_detached
+from taut.training._run_files import RunFiles
+from taut.training._run_ledger import RunLedger
+from taut.training._training_result import TrainingResult
+
+__all__ = ["PrivateTrainer"]
+
+_PROBED = 4
+_EPSILONS = 20  # how often a run asks for its epsilon
+
+
+class PrivateTrainer:
+    """Trains a model as a plan says, and keeps the promise through crashes.
+
+    Args:
+        model: what is trained, in place; also in DistributedDataParallel, or after `fully_shard`.
+        loss_fn: a function of outputs and targets with one loss per example, such as
+            `nn.CrossEntropyLoss(reduction="none")`; one that returns the mean or the sum over
+            examples is recognised.
+        plan: how, and at what cost.
+        optimizer: any of `torch.optim` that takes one gradient per step, or a function from
+            parameters to one; plain SGD with learning rate 0.1 if left out. It gets the mean
+            gradient over the expected batch.
+        scheduler: of the optimizer's learning rate, or a function from an optimizer to one; it is
+            advanced after every step.
+        run_dir: where ledger and checkpoints are kept, so that a killed run can go on.
+        max_physical_batch_size: larger batches are computed in parts, with the same outcome.
+        num_workers: processes that fetch examples.
+        collate_fn: makes a batch of a list of examples: inputs and targets.
+        ema: decay of a moving average of the weights, such as 0.999; see `averaged`.
+        callbacks: are told about the course of the run, by the first process alone and with the
+            losses of its share.
+        device: where the model and batches are moved.
+        generator: of choices and noise, by default the secure one.
+        backend: of `PrivateGradient`.
+        checkpoint_every: write a checkpoint after so many steps,
+        checkpoint_seconds: and after so much time.
+        log_private_metrics: write losses of private batches to `private.csv` in `run_dir`.
+        progress: show the course of the run, if standard error is a terminal.
+
+    **Guarantee**: every update is the plan's: batches as its sampling draws them, clipped
+    gradients, noise once, division by the expected batch size; it is written to the ledger before
+    it can be seen. What was written cannot be undone: steps that are repeated after a crash count
+    again, and training stops where the plan's epsilon would be exceeded.
+
+    Raises:
+        UnsoundConfiguration: if model, optimizer or scheduler cannot be used with privacy.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from torch.utils.data import TensorDataset
+        >>> from taut.training import FlatClip, Plan, PrivateTrainer
+        >>> data = TensorDataset(torch.randn(200, 4), torch.randint(0, 2, (200,)))
+        >>> plan = Plan(
+        ...     examples=200, batch_size=50, epochs=2, epsilon=3, delta=1e-3,
+        ...     clipping=FlatClip(1.0),
+        ... )
+        >>> trainer = PrivateTrainer(nn.Linear(4, 2), nn.CrossEntropyLoss(), plan)
+        >>> result = trainer.fit(data)
+        >>> result.steps, result.epsilon.upper <= 3
+        (8, True)
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: Any,
+        plan: Plan,
+        *,
+        optimizer: Optimizer | Callable[[list[Tensor]], Optimizer] | None = None,
+        scheduler: LRScheduler | Callable[[Optimizer], LRScheduler] | None = None,
+        run_dir: str | os.PathLike[str] | None = None,
+        max_physical_batch_size: int | None = None,
+        num_workers: int = 0,
+        collate_fn: Collate | None = None,
+        ema: float | None = None,
+        callbacks: Sequence[Callback] = (),
+        device: torch.device | str | None = None,
+        generator: RandomSource | None = None,
+        backend: Backend = "auto",
+        checkpoint_every: int | None = None,
+        checkpoint_seconds: float = 60.0,
+        log_private_metrics: bool = False,
+        progress: bool = True,
+    ) -> None:
+        if not isinstance(plan, Plan):
+            raise _validate.WrongType(f"plan must be a Plan, got plan={plan!r}")
+        model = unwrapped(model)
+        check_detached(model)
+        self.plan = plan
+        self.device = None if device is None else torch.device(device)
+        self.model = model if self.device is None else model.to(self.device)
+        self.optimizer = optimizer_of(model, optimizer)
+        self.scheduler = scheduler_of(self.optimizer, scheduler)
+        self.average = None if ema is None else MovingAverage(model, ema)
+        self.step = 0
+        """How many updates the model has had."""
+        self.ledger: RunLedger | None = None
+        """What was spent, once training has begun."""
+        self._sampling_bits, self._noise_bits = split(generator)
+        sizes = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
+        self._gradient = PrivateGradient(
+            model,
+            plan.clipping,
+            scales=plan.noise_scales(sizes),
+            expected_batch_size=plan.batch_size,
+            generator=self._noise_bits,
+            backend=backend,
+        )
+        self._processes = self._gradient.processes
+        if run_dir is not None and self._gradient.is_sharded:
+            raise UnsoundConfiguration(
+                "run_dir holds whole models, and this one is sharded; leave run_dir out, count "
+                "steps with SharedLedger and save weights by torch.distributed.checkpoint"
+            )
+        self._files = RunFiles(
+            run_dir,
+            plan,
+            every=checkpoint_every,
+            seconds=checkpoint_seconds,
+            processes=self._processes,
+        )
+        self._loading = {
+            "max_physical_batch_size": max_physical_batch_size,
+            "num_workers": num_workers,
+            "collate_fn": collate_fn,
+        }
+        self._loss_fn = loss_fn
+        self._losses: LossFunction | None = None
+        self._labels: LabelRange | None = None
+        is_first = self._processes.is_first
+        self._callbacks = [*callbacks, *self._logs(log_private_metrics)] if is_first else []
+        self._progress = progress and is_first
+        self._epsilon: float | None = None
+
+    @classmethod
+    def resume(
+        cls, run_dir: str | os.PathLike[str], model: nn.Module, loss_fn: Any, **arguments: Any
+    ) -> Self:
+        """Return a trainer for the run in a directory, with its plan; `fit` goes on with it.
+
+        Args:
+            run_dir: of the run.
+            model: of the same architecture; its weights are replaced by those of the checkpoint.
+            loss_fn: as before.
+            arguments: as before; optimizer and scheduler must be of the same kind.
+        """
+        return cls(model, loss_fn, RunFiles.plan_of(run_dir), run_dir=run_dir, **arguments)
+
+    def fit(self, dataset: Any, *, resume: Literal["auto", "never"] = "auto") -> TrainingResult:
+        """Train until the steps of the plan are taken, or its budget is spent.
+
+        Args:
+            dataset: anything with `__len__` and `__getitem__`, of inputs and targets.
+            resume: "auto" goes on with the run in `run_dir`, if there is one; "never" refuses.
+
+        Raises:
+            UnsoundConfiguration: if another process trains in `run_dir`, or the first batch shows
+                that the model cannot be trained with privacy.
+            BudgetExceeded: if this trainer has already spent what was planned.
+            ValueError: for data that the model or the loss cannot use.
+        """
+        if resume not in ("auto", "never"):
+            raise ValueError(f"resume must be 'auto' or 'never', got resume={resume!r}")
+        loader = PrivateLoader(
+            dataset,
+            self.plan,
+            steps=self.plan.steps,
+            generator=self._sampling_bits,
+            **self._loading,  # type: ignore[arg-type]
+        )
+        self._prepare(dataset)
+        self.ledger = self._files.ledger()
+        try:
+            was_finished = self._restore(loader, resume)
+            if not was_finished:
+                self._train(loader, self.ledger)
+        finally:
+            self._files.close(self.ledger)
+        result = TrainingResult.of(
+            self.plan, self.ledger.history, steps=self.step, is_secure=self._noise_bits.secure
+        )
+        self._files.save_result(result)
+        for callback in self._callbacks:
+            callback.on_fit_end(self, result)
+        return result
+
+    def evaluate(
+        self, dataset: Any, *, averaged: bool | None = None, batch_size: int = 1024
+    ) -> Evaluation:
+        """Return loss and accuracy on examples that are public or held out.
+
+        Args:
+            dataset: on examples of the training set the answer is not covered by the promise.
+            averaged: use the moving average of the weights; by default if there is one.
+            batch_size: how many examples are computed at a time.
+        """
+        self._prepare(dataset)
+        assert self._losses is not None
+        use = self.average is not None if averaged is None else averaged
+        with self.averaged() if use else nullcontext():
+            return evaluate(
+                self.model,
+                dataset,
+                self._losses,
+                batch=batch_size,
+                collate_fn=self._loading["collate_fn"],
+                device=self.device,
+            )
+
+    @contextmanager
+    def averaged(self) -> Iterator[nn.Module]:
+        """Give the model its averaged weights inside of the block, to save or to evaluate it."""
+        if self.average is None:
+            raise ValueError("there is no average of weights; make the trainer with ema=0.999")
+        with self.average.applied():
+            yield self.model
+
+    # --- before the first step -----------------------------------------------------------------
+
+    def _logs(self, private: bool) -> Iterator[Callback]:
+        directory = self._files.directory
+        if private:
+            if directory is None:
+                raise ValueError("log_private_metrics=True needs a run_dir to write to")
+            yield CSVLog(directory / "private.csv", private=True)
+
+    def _prepare(self, dataset: Any) -> None:
+        """Find out about the loss function, from what the model says about a few examples."""
+        if self._losses is not None:
+            return
+        few = min(length(dataset), _PROBED)
+        collate: Any = self._loading["collate_fn"] or default_collate
+        batch = collate([dataset[i] for i in range(few)])
+        inputs, targets = inputs_and_targets(batch, self.device)
+        check_finite(inputs)
+        state = [*self.model.named_parameters(), *self.model.named_buffers()]
+        versions = [tensor._version for _, tensor in state]
+        with torch.no_grad(), torch.random.fork_rng():
+            outputs = apply(self.model, inputs)
+        for (name, tensor), version in zip(state, versions, strict=True):
+            if tensor._version != version:
+                raise UnsoundConfiguration(
+                    f"the forward pass changed {name!r}: what a model remembers of examples is not "
+                    "covered by the noise; remove the layer that does it"
+                )
+        labels = LabelRange(self._loss_fn, outputs)
+        labels.check(targets)
+        self._losses = per_example(self._loss_fn, outputs, targets, few)
+        self._labels = labels
+
+    def _restore(self, loader: PrivateLoader, resume: str) -> bool:
+        """Load the checkpoint, if there is one; return whether training is already over."""
+        assert self.ledger is not None
+        state = self._files.checkpoint()
+        if resume == "never" and (state is not None or self.ledger.steps):
+            raise ValueError(
+                f"run_dir={str(self._files.directory)!r} holds a run; go on with resume='auto', or "
+                "use another directory"
+            )
+        if state is not None and state["step"] >= self.step:
+            self._load_state(state, loader)
+            return self.step >= self.plan.steps
+        if self.step >= self.plan.steps:
+            raise BudgetExceeded(
+                f"all {self.plan.steps} steps of the plan were taken; make a new plan, whose loss "
+                "adds to that of this one"
+            )
+        loader.load_state_dict({"steps": self.step, "generator": None})
+        return False
+
+    # --- training ------------------------------------------------------------------------------
+
+    def _train(self, loader: PrivateLoader, ledger: RunLedger) -> None:
+        progress = Progress(self.plan.steps, self.plan.batch_size, wanted=self._progress)
+        self.model.train()
+        self._gradient.discard()
+        total, seen = 0.0, 0
+        try:
+            for part in loader.microbatches():
+                total, seen = total + self._accumulate(part), seen + part.size
+                if not part.is_last:
+                    continue
+                if not self._update(ledger):
+                    break
+                self._files.save(self.step, lambda: self._state(loader))
+                self._tell(progress, ledger, total / seen if seen else None)
+                total, seen = 0.0, 0
+        finally:
+            progress.close()
+        self._files.save(self.step, lambda: self._state(loader), now=True)
+
+    def _accumulate(self, part: MicroBatch) -> float:
+        """Absorb a physical batch; return the sum of its losses."""
+        self._gradient.begin()
+        if part.is_empty:
+            return 0.0
+        assert self._losses is not None
+        assert self._labels is not None
+        inputs, targets = inputs_and_targets(part.data, self.device)
+        check_finite(inputs)
+        self._labels.check(targets)
+        losses = self._gradient.accumulate_batch(inputs, targets, self._losses)
+        return float(losses.sum())
+
+    def _update(self, ledger: RunLedger) -> bool:
+        """Take a step, unless steps that were repeated after a crash have used up the budget."""
+        self._gradient.check_optimizer(self.optimizer)
+        try:
+            ledger.record(self.step)
+        except BudgetExceeded:
+            self._gradient.discard()
+            return False
+        self._gradient.finish()
+        self.optimizer.step()
+        if self.scheduler is not None:
+            self.scheduler.step()
+        if self.average is not None:
+            self.average.update()
+        self.step += 1
+        return True
+
+    def _tell(self, progress: Progress, ledger: RunLedger, loss: float | None) -> None:
+        steps = self.plan.steps
+        if self.step % max(steps // _EPSILONS, 1) == 0 or self.step == steps:
+            self._epsilon = ledger.epsilon(self.plan.delta)
+        event = StepEnd(self.step, steps, self.step * self.plan.rate, self._epsilon, loss)
+        progress.show(event)
+        for callback in self._callbacks:
+            callback.on_step_end(self, event)
+        if self.step % max(round(1 / self.plan.rate), 1) == 0:
+            for callback in self._callbacks:
+                callback.on_epoch_end(self, event)
+
+    # --- checkpoints ---------------------------------------------------------------------------
+
+    def _state(self, loader: PrivateLoader) -> dict[str, Any]:
+        seeded = isinstance(self._noise_bits, SeededForExperiments)
+        assert self.ledger is not None
+        return {
+            "step": self.step,
+            "plan": self.plan.to_json(),
+            "counted_steps": self.ledger.steps,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "loader": json.dumps(self._processes.gathered(loader.state_dict())),
+            "noise": json.dumps(self._noise_bits.state_dict()) if seeded else None,  # type: ignore[attr-defined]
+            "torch": self._processes.gathered(torch.get_rng_state()) if seeded else None,
+        }
+
+    def _load_state(self, state: Mapping[str, Any], loader: PrivateLoader) -> None:
+        if Plan.from_json(state["plan"]) != self.plan:
+            raise UnsoundConfiguration(
+                "the checkpoint belongs to a run with another plan; use another directory"
+            )
+        given = {"scheduler": self.scheduler, "average": self.average}
+        for name, part in given.items():
+            if (state[name] is None) != (part is None):
+                argument = "ema" if name == "average" else name
+                raise ValueError(
+                    f"{argument} must be given again if and only if the run began with one"
+                )
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.scheduler is not None:
+            self.scheduler.load_state_dict(state["scheduler"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        rank = self._processes.rank
+        loader.load_state_dict(self._loader_state(json.loads(state["loader"])))
+        if state["noise"] is not None and isinstance(self._noise_bits, SeededForExperiments):
+            self._noise_bits.load_state_dict(json.loads(state["noise"]))
+            torch.set_rng_state(state["torch"][rank])
+        self.step = state["step"]
+
+    def _loader_state(self, states: list[dict[str, Any]]) -> dict[str, Any]:
+        if len(states) != self._processes.size and states[0]["generator"] is not None:
+            raise ValueError(
+                f"the experiment was begun with {len(states)} processes and a seed, and can be "
+                f"repeated with as many only; there are {self._processes.size}"
+            )
+        return states[min(self._processes.rank, len(states) - 1)]

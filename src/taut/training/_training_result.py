@@ -1,0 +1,154 @@
+"""What a training run promises once it is over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from typing import Any
+
+from taut.accounting import Adjacency, Bounds, PrivacyLoss
+from taut.training._plan import Plan
+from taut.training._run_history import RunHistory
+
+__all__ = ["TrainingResult"]
+
+SCHEMA = "taut.training-result/1"
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A trained model's promise, with what it takes to recompute it.
+
+    Attributes:
+        plan: what was planned.
+        steps: how many updates the model has had.
+        counted_steps: how many steps the ledger counts; more than `steps` if the run was killed
+            and repeated some.
+        stopped_at_budget: whether steps that count twice left no budget for the last ones.
+        epsilon: certified bounds at `delta` for all counted steps; `epsilon.upper` is the promise.
+        loss: the privacy loss of all counted steps, to be added to other losses.
+        is_secure: whether noise and batches came from a secure generator. If not, the promise is
+            that of an experiment: whoever knows the seed can subtract the noise.
+
+    **Guarantee**: `adjacency` and `sampler` say what the promise is about; it holds for whoever
+    sees every update. Losses and accuracies on training examples are no part of it.
+    """
+
+    plan: Plan
+    steps: int
+    counted_steps: int
+    stopped_at_budget: bool
+    epsilon: Bounds
+    loss: PrivacyLoss
+    is_secure: bool
+
+    @classmethod
+    def of(cls, plan: Plan, history: RunHistory, *, steps: int, is_secure: bool) -> TrainingResult:
+        """Return the result of a run whose ledger says `history`."""
+        loss = history.loss
+        return cls(
+            plan=plan,
+            steps=steps,
+            counted_steps=history.steps,
+            stopped_at_budget=steps < plan.steps,
+            epsilon=loss.epsilon_bounds(plan.delta),
+            loss=loss,
+            is_secure=is_secure,
+        )
+
+    @property
+    def delta(self) -> float:
+        """The delta of the promise."""
+        return self.plan.delta
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Which datasets count as neighbours."""
+        return self.plan.adjacency
+
+    @property
+    def sampler(self) -> str:
+        """How batches were drawn."""
+        return self.plan.sampling.name
+
+    @property
+    def statement(self) -> str:
+        """The promise in words, for a model card."""
+        plan = self.plan
+        below = _rounded(self.epsilon.lower, ROUND_FLOOR)
+        above = _rounded(self.epsilon.upper, ROUND_CEILING)
+        text = (
+            f"Trained by private gradient descent: {self.counted_steps} steps with an expected "
+            f"batch of {plan.batch_size:g} out of {plan.examples} examples ({self.sampler} "
+            f"sampling), gradients of examples clipped by {plan.clipping!r}, Gaussian noise of "
+            f"multiplier {plan.noise_multiplier:.6g}. This is ({above}, {self.delta!r})-"
+            f"differentially private under {self.adjacency} adjacency, for whoever sees every "
+            f"update; certified {below} <= epsilon <= {above} at delta={self.delta!r}."
+        )
+        if self.stopped_at_budget:
+            text += f" Stopped at the budget after {self.steps} of {plan.steps} planned updates."
+        if not self.is_secure:
+            text += " The noise came from a seed: this is an experiment, not a promise."
+        return text
+
+    def __str__(self) -> str:
+        return self.statement
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready description from which the promise can be recomputed."""
+        return {
+            "schema": SCHEMA,
+            "steps": self.steps,
+            "counted_steps": self.counted_steps,
+            "stopped_at_budget": self.stopped_at_budget,
+            "epsilon": {"lower": self.epsilon.lower, "upper": self.epsilon.upper},
+            "delta": self.delta,
+            "adjacency": str(self.adjacency),
+            "sampler": self.sampler,
+            "is_secure": self.is_secure,
+            "statement": self.statement,
+            "plan": self.plan.to_dict(),
+            "loss": self.loss.to_dict(),
+        }
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TrainingResult:
+        """Return the result described by `data`; its epsilon is computed again.
+
+        Raises:
+            ValueError: if the schema or a field is unknown or malformed.
+        """
+        if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
+            raise ValueError(f"not a training result: expected an object with schema {SCHEMA!r}")
+        try:
+            plan, loss = Plan.from_dict(data["plan"]), PrivacyLoss.from_dict(data["loss"])
+            return cls(
+                plan=plan,
+                steps=int(data["steps"]),
+                counted_steps=int(data["counted_steps"]),
+                stopped_at_budget=bool(data["stopped_at_budget"]),
+                epsilon=loss.epsilon_bounds(plan.delta),
+                loss=loss,
+                is_secure=bool(data["is_secure"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"malformed training result: {error!r}") from None
+
+    @classmethod
+    def from_json(cls, text: str) -> TrainingResult:
+        """Return the result described by JSON `text`."""
+        try:
+            return cls.from_dict(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"not valid JSON: {error}") from None
+
+
+def _rounded(value: float, rounding: str) -> str:
+    """Return six digits, rounded to the safe side: what is printed is certified as well."""
+    return f"{Context(prec=6, rounding=rounding).create_decimal(value).normalize():f}"

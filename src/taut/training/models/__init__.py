@@ -1,0 +1,15 @@
+"""Small models that train well with privacy: no layer mixes examples, gradients stay bounded."""
+
+from taut.training._standardised import StandardisedConv2d
+from taut.training.models._digits import TanhCNN, mlp
+from taut.training.models._residual import ResNet20, WideResNet
+from taut.training.models._text import TextTransformer
+
+__all__ = [
+    "ResNet20",
+    "StandardisedConv2d",
+    "TanhCNN",
+    "TextTransformer",
+    "WideResNet",
+    "mlp",
+]
