@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 import typer
 
 import taut
+from taut._rounding import round_down, round_up
 from taut.errors import TautError
 
 
@@ -86,16 +86,6 @@ class Answer:
         return ", ".join(
             [name, *(f"{key.replace('_', ' ')} {value}" for key, value in details.items())]
         )
-
-
-def round_up(value: float, digits: int) -> str:
-    """Return `value` with so many significant digits, never below it."""
-    return f"{Context(prec=digits, rounding=ROUND_CEILING).create_decimal(Decimal(value)):g}"
-
-
-def round_down(value: float, digits: int) -> str:
-    """Return `value` with so many significant digits, never above it."""
-    return f"{Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(Decimal(value)):g}"
 
 
 def json_numbers(data: object) -> object:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from taut import _validate
+from taut._rounding import round_down, round_up
 from taut.accounting import Adjacency, PrivacyLoss, calibrate
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.noise import optimal_gaussian
@@ -204,8 +205,9 @@ class Plan:
         lines = [
             f"{self.steps} steps of {self.batch_size:g} examples out of {self.examples} "
             f"({self.epochs:.4g} epochs), sampling {self.sampling.name}",
-            f"clipping {self.clipping!r}, noise multiplier {self.noise_multiplier:.6g}",
-            f"epsilon {self.epsilon:.6g} at delta {self.delta:.3g}, adjacency {self.adjacency}",
+            f"clipping {self.clipping!r}, noise multiplier {round_down(self.noise_multiplier, 6)}",
+            f"epsilon {round_up(self.epsilon, 6)} at delta {self.delta!r}, "
+            f"adjacency {self.adjacency}",
         ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
+from taut._rounding import round_down, round_up
 from taut.accounting import Adjacency, Bounds, PrivacyLoss
 from taut.training._plan import Plan
 from taut.training._run_history import RunHistory
@@ -77,8 +77,8 @@ class TrainingResult:
     def statement(self) -> str:
         """The promise in words, for a model card."""
         plan = self.plan
-        below = _rounded(self.epsilon.lower, ROUND_FLOOR)
-        above = _rounded(self.epsilon.upper, ROUND_CEILING)
+        below = round_down(self.epsilon.lower, 6)
+        above = round_up(self.epsilon.upper, 6)
         text = (
             f"Trained by private gradient descent: {self.counted_steps} steps with an expected "
             f"batch of {plan.batch_size:g} out of {plan.examples} examples ({self.sampler} "
@@ -147,8 +147,3 @@ class TrainingResult:
             return cls.from_dict(json.loads(text))
         except json.JSONDecodeError as error:
             raise ValueError(f"not valid JSON: {error}") from None
-
-
-def _rounded(value: float, rounding: str) -> str:
-    """Return six digits, rounded to the safe side: what is printed is certified as well."""
-    return f"{Context(prec=6, rounding=rounding).create_decimal(value).normalize():f}"
