@@ -391,7 +391,7 @@ class TestTheLastCheck:
     """Scales that fail their check never leave, whatever went wrong before."""
 
     def test_closed_form(self, monkeypatch):
-        name = "taut.noise._optimal_gaussian.checked_radius"
+        name = "taut.noise._levelling.checked_radius"
         monkeypatch.setattr(name, lambda *_: 1 + 1e-10)
         with pytest.raises(UnsoundConfiguration, match="is above the allowed"):
             optimal_gaussian(Box([1.0, 2.0]), multiplier=1.0)

@@ -77,8 +77,8 @@ def refuse_basis(sensitivity: SensitivitySet) -> None:
     """Raise for sets that are described in another basis than the coordinates."""
     if getattr(sensitivity, "basis", None) is not None:
         raise UnsoundConfiguration(
-            "Laplace noise is independent along coordinates, and the set has a basis; release the "
-            "coefficients instead, value @ basis, with the same set without its basis"
+            "this noise lies along coordinates, and the set has a basis; release the coefficients "
+            "instead, value @ basis, with the same set without its basis"
         )
 
 

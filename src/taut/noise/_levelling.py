@@ -11,10 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from taut.errors import UnsoundConfiguration
 from taut.noise._clipping import Vector
 from taut.noise._sets import Outline
 
 __all__ = [
+    "ROOM",
     "checked_radius",
     "is_constant",
     "largest_cost",
@@ -23,9 +25,13 @@ __all__ = [
     "levelled",
     "product",
     "total_cost",
+    "unit_scales",
     "whitened_radius",
 ]
 
+ROOM = 1 + 1e-11
+"""By how much noise is larger than needed: more than all rounding of norms in a clip (1e-12), of
+sums over a set or of budgets, and of the check itself, together."""
 _PIECE = 1 << 15
 _SAMPLE = 1 << 16  # gains from which the place of the threshold is guessed
 _MARGIN = 0.02  # of all blocks, on either side of the guess: several deviations of it
@@ -88,6 +94,37 @@ def level_total(outline: Outline, load: Vector, p: float) -> tuple[Vector, float
     total = math.fsum(sums)
     scales *= math.sqrt(total)
     return scales, total ** (p / 2 + 1), level ** (-2 / (p + 2)) / total
+
+
+def unit_scales(
+    outline: Outline, costs: Vector, objective: str, p: float
+) -> tuple[Vector, float, float]:
+    """Return the scales of least error for whitened length 1, a lower bound, and their radius.
+
+    Args:
+        outline: the blocks.
+        costs: the weight of one direction of every block.
+        objective: ``"worst"`` for the largest cost * scale^2; the sum of costs * scale^p otherwise.
+        p: the power.
+
+    Raises:
+        UnsoundConfiguration: if the scales fail their check.
+    """
+    if objective == "worst":
+        scales, bound, threshold = level_worst(outline, costs)
+    else:
+        scales, bound, threshold = level_total(outline, product(outline.ranks, costs), p)
+    scales *= ROOM
+    radius = checked_radius(outline, scales, threshold / ROOM**2)
+    if not radius <= 1 + 1e-9:
+        raise UnsoundConfiguration(
+            f"the scales leave a whitened length of {radius!r} where 1 is allowed; the bounds of "
+            "the set are too far apart for floating point"
+        )
+    if radius > 1:
+        scales *= radius * ROOM
+        radius = checked_radius(outline, scales, threshold / (radius * ROOM**2) ** 2)
+    return scales, bound, radius
 
 
 def levelled(outline: Outline, load: Vector) -> Vector:

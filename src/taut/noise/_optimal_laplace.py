@@ -10,23 +10,26 @@ from numpy.typing import ArrayLike
 
 from taut import _validate
 from taut.errors import UnsoundConfiguration
-from taut.noise._blocks import Blocks
 from taut.noise._clipping import Vector
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._l1_outline import l1_outline, l1_radius, rooted
 from taut.noise._laplace_calibration import calibrated
 from taut.noise._laplace_noise import LaplaceNoise
 from taut.noise._laplace_solver import least_laplace
-from taut.noise._levelling import level_total, level_worst, levelled
+from taut.noise._levelling import ROOM, level_total, level_worst, levelled
 from taut.noise._mechanism import Certificate
-from taut.noise._optimal_gaussian import OBJECTIVES
-from taut.noise._sets import Outline, SensitivitySet, frozen_vector
+from taut.noise._objectives import (
+    checked_power,
+    coordinate_weights,
+    relative_weights,
+    weighed_outline,
+)
+from taut.noise._sets import Outline, SensitivitySet
 
 __all__ = ["ACCOUNTINGS", "Shape", "laplace_shape", "optimal_laplace"]
 
 ACCOUNTINGS = ("exact", "corollary6", "pure")
 """How a positive delta is used."""
-_UP = 1 + 1e-11  # more than what the loss adds for rounding
 
 
 @dataclass(frozen=True)
@@ -103,14 +106,10 @@ def optimal_laplace(
         >>> noise.certificate.radius <= 0.5
         True
     """
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {OBJECTIVES}, got objective={objective!r}")
+    p = checked_power(objective, power)
     if accounting not in ACCOUNTINGS:
         raise ValueError(f"accounting must be one of {ACCOUNTINGS}, got accounting={accounting!r}")
     target, level = _validate.positive(epsilon=epsilon), _validate.below_one(delta=delta)
-    p = _validate.positive(power=power)
-    if p != 2 and objective != "total":
-        raise ValueError(f"power belongs to objective='total', got {objective!r} and power={p!r}")
     shape = laplace_shape(sensitivity, objective, weights, p)
     budget = target - math.log1p(-level) * (accounting == "corollary6")
     pure = _pure(sensitivity, objective, shape, budget)
@@ -125,10 +124,10 @@ def optimal_laplace(
 
 
 def _pure(sensitivity: SensitivitySet, objective: str, shape: Shape, budget: float) -> LaplaceNoise:
-    scales = shape.pure * (_UP / budget)
+    scales = shape.pure * (ROOM / budget)
     radius = l1_radius(sensitivity, scales)
     if not radius <= budget:
-        scales = scales * (radius / budget * _UP)
+        scales = scales * (radius / budget * ROOM)
         radius = l1_radius(sensitivity, scales)
     if not radius <= budget:
         raise UnsoundConfiguration(
@@ -146,7 +145,12 @@ def laplace_shape(
 ) -> Shape:
     if isinstance(sensitivity, FiniteSet | Polytope):
         return _numerical(sensitivity, objective, weights, p)
-    outline, costs = _costs(sensitivity, objective, weights)
+    outline, costs = weighed_outline(
+        sensitivity,
+        lambda by_axis: l1_outline(sensitivity, by_axis=by_axis),
+        objective,
+        weights,
+    )
     loads = outline.ranks * costs
     roots = rooted(outline)
     if objective == "worst":
@@ -181,43 +185,15 @@ def _by_axis(outline: Outline, values: Vector) -> Vector:
     return np.repeat(values, outline.ranks.astype(np.int64))
 
 
-def _costs(
-    sensitivity: SensitivitySet, objective: str, weights: ArrayLike | None
-) -> tuple[Outline, Vector]:
-    """Return the outline, and the weight of one coordinate of every block in the objective."""
-    outline = l1_outline(sensitivity)
-    costs = np.ones(outline.radii.size)
-    if weights is not None:
-        given = frozen_vector(weights, "weights", allow_zero=False)
-        if given.size != outline.radii.size and given.size == sensitivity.dimension:
-            outline = l1_outline(sensitivity, by_axis=True)
-            if isinstance(sensitivity, Blocks):
-                starts = np.concatenate([[0], np.cumsum(sensitivity.ranks)[:-1]])
-                given = np.add.reduceat(given, starts) / sensitivity.ranks
-        if given.size != outline.radii.size:
-            raise ValueError(
-                f"weights must hold {sensitivity.dimension} numbers, or one per block, "
-                f"got {given.size}"
-            )
-        costs = given
-    if objective == "relative":
-        costs = costs / np.where(outline.radii > 0, outline.radii, 1.0) ** 2
-    return outline, costs
-
-
 def _numerical(
     sensitivity: FiniteSet | Polytope, objective: str, weights: ArrayLike | None, p: float
 ) -> Shape:
     lengths = np.abs(sensitivity.vectors)
     widths = lengths.max(axis=0)
     moved = widths > 0
-    costs = np.ones(sensitivity.dimension)
-    if weights is not None:
-        costs = frozen_vector(weights, "weights", allow_zero=False)
-        if costs.size != sensitivity.dimension:
-            raise ValueError(f"weights must hold {sensitivity.dimension} numbers, got {costs.size}")
+    costs = coordinate_weights(weights, sensitivity.dimension)
     if objective == "relative":
-        costs = costs / np.where(moved, widths, 1.0) ** 2
+        costs = relative_weights(costs, widths)
     scales = np.zeros(sensitivity.dimension)
     if objective == "worst":
         largest = float((lengths @ np.sqrt(costs)).max())
