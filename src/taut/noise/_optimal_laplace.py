@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,15 @@ from taut.noise._l1_outline import l1_outline, l1_radius, rooted
 from taut.noise._laplace_calibration import calibrated
 from taut.noise._laplace_noise import LaplaceNoise
 from taut.noise._laplace_solver import least_laplace
-from taut.noise._levelling import ROOM, level_total, level_worst, levelled
+from taut.noise._levelling import (
+    ROOM,
+    largest_cost,
+    level_l1,
+    level_worst,
+    levelled,
+    product,
+    total_cost,
+)
 from taut.noise._mechanism import Certificate
 from taut.noise._objectives import (
     checked_power,
@@ -38,8 +47,8 @@ class Shape:
 
     Attributes:
         pure: the scales of least error among those with a radius of one, by coordinate.
-        many: scales of least error for many coordinates, where only the sum of squared ratios
-            counts; the same as `pure` if there is nothing to choose.
+        many: returns scales of least error for many coordinates, where only the sum of squared
+            ratios counts; the same as `pure` if there is nothing to choose.
         loads: the weight of every coordinate in the error.
         power: of the error.
         worst: whether the error is the largest term, not the sum.
@@ -48,7 +57,7 @@ class Shape:
     """
 
     pure: Vector
-    many: Vector
+    many: Callable[[], Vector]
     loads: Vector
     power: float
     worst: bool
@@ -57,9 +66,9 @@ class Shape:
 
     def error(self, scales: Vector) -> float:
         """Return the error, E|noise|^p of a Laplace number being Gamma(p + 1) scale^p."""
-        terms = self.loads * scales**self.power
-        whole = float(terms.max() if self.worst else terms.sum())
-        return math.gamma(self.power + 1) * whole
+        if self.worst:
+            return 2 * largest_cost(self.loads, scales)
+        return math.gamma(self.power + 1) * total_cost(self.loads, scales, self.power)
 
 
 def optimal_laplace(
@@ -115,7 +124,7 @@ def optimal_laplace(
     pure = _pure(sensitivity, objective, shape, budget)
     if level == 0 or accounting != "exact":
         return pure
-    scales = calibrated(sensitivity, target, level, pure.scales, shape.many, shape.error)
+    scales = calibrated(sensitivity, target, level, pure.scales, shape.many(), shape.error)
     statement = "calibrated by the certified accountant; nothing is claimed about the least noise"
     radius = l1_radius(sensitivity, scales)
     return LaplaceNoise(
@@ -125,10 +134,10 @@ def optimal_laplace(
 
 def _pure(sensitivity: SensitivitySet, objective: str, shape: Shape, budget: float) -> LaplaceNoise:
     scales = shape.pure * (ROOM / budget)
-    radius = l1_radius(sensitivity, scales)
+    radius = l1_radius(sensitivity, scales, budget)
     if not radius <= budget:
         scales = scales * (radius / budget * ROOM)
-        radius = l1_radius(sensitivity, scales)
+        radius = l1_radius(sensitivity, scales, budget)
     if not radius <= budget:
         raise UnsoundConfiguration(
             f"the scales leave a sum of ratios of {radius!r} where {budget!r} is allowed; the "
@@ -151,17 +160,20 @@ def laplace_shape(
         objective,
         weights,
     )
-    loads = outline.ranks * costs
-    roots = rooted(outline)
+    loads = product(outline.ranks, costs)
     if objective == "worst":
-        found, least, _ = level_worst(roots, np.sqrt(costs))
-        pure, many, bound = found**2, found**2, least**2
+        found, least, _ = level_worst(rooted(outline), np.sqrt(costs))
+        pure, bound = found**2, least**2
     else:
-        found, bound, _ = level_total(roots, loads, 2 * p)
-        pure = found**2
-        lengths = levelled(roots, loads)
+        pure, bound = level_l1(outline, loads, p)
+
+    def many() -> Vector:
+        if objective == "worst":
+            return _by_axis(outline, pure)
         # Per direction a length of l1 / rank; a sum of squared ratios is what Gaussian noise has.
-        many = (lengths**2 / outline.ranks / loads) ** (1 / (p + 2))
+        lengths = levelled(rooted(outline), loads)
+        return _by_axis(outline, (lengths**2 / outline.ranks / loads) ** (1 / (p + 2)))
+
     exact = outline.exact
     statement = (
         "closed form, least among independent Laplace noise"
@@ -170,7 +182,7 @@ def laplace_shape(
     )
     return Shape(
         _by_axis(outline, pure),
-        _by_axis(outline, many),
+        many,
         _by_axis(outline, costs),
         p,
         objective == "worst",
@@ -180,8 +192,8 @@ def laplace_shape(
 
 
 def _by_axis(outline: Outline, values: Vector) -> Vector:
-    if (outline.ranks == 1).all():
-        return np.array(values)
+    if values.size == outline.ranks.sum():
+        return values
     return np.repeat(values, outline.ranks.astype(np.int64))
 
 
@@ -203,4 +215,4 @@ def _numerical(
         found = least_laplace(lengths[:, moved], costs[moved], p)
         scales[moved], bound = found[0], found[2]
         statement = "solved numerically, proof by duality"
-    return Shape(scales, scales, costs, p, objective == "worst", bound, statement)
+    return Shape(scales, lambda: scales, costs, p, objective == "worst", bound, statement)
