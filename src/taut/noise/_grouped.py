@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from taut import _validate
 from taut.accounting import PrivacyLoss, pure, zero
-from taut.errors import InfeasibleBudget, UnsoundConfiguration
+from taut.errors import UnsoundConfiguration
 from taut.noise._balls import LInfBall
 from taut.noise._boxes import Box
 from taut.noise._clipping import Vector
@@ -24,6 +24,7 @@ from taut.noise._exact_release import ExactRelease
 from taut.noise._grouped_release import grouped_release
 from taut.noise._l1_outline import refuse_basis
 from taut.noise._levelling import ROOM
+from taut.noise._magnitudes import within_floats
 from taut.noise._mechanism import Certificate, NoiseMechanism
 from taut.noise._objectives import coordinate_weights
 from taut.noise._secure import RandomSource, default_generator
@@ -101,6 +102,7 @@ class GroupedNoise(NoiseMechanism):
         return np.where(_widths(self.sensitivity) > 0, vector, 0.0)
 
 
+@within_floats
 def grouped_linf(
     sensitivity: Box | LInfBall, *, epsilon: float, weights: ArrayLike | None = None
 ) -> GroupedNoise:
@@ -147,14 +149,8 @@ def grouped_linf(
     if not radius * ROOM <= target:
         raise UnsoundConfiguration(f"the budgets sum to {radius!r}, above epsilon={target!r}")
     slack = 2.0**-51 * values.size**2  # what rounding can hide in a comparison of partitions
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        error = float((loads * (unit / budgets) ** 2).sum())
-        bound = float(np.float64(unit / target) ** 2 * math.fsum(shares) ** 3 * (1 - slack))
-    if not math.isfinite(error):
-        raise InfeasibleBudget(
-            f"no noise within floating point keeps epsilon={epsilon!r} for widths up to "
-            f"{widths.max()!r}"
-        )
+    error = float((loads * (unit / budgets) ** 2).sum())
+    bound = (unit / target) ** 2 * math.fsum(shares) ** 3 * (1 - slack)
     statement = "least among all partitions" if exact else "least among 2000 places to end groups"
     proof = Certificate(radius, error, bound if exact else 0.0, statement)
     return GroupedNoise(sensitivity, "total", proof, groups, budgets)

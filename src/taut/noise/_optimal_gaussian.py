@@ -24,6 +24,7 @@ from taut.noise._levelling import (
     unit_scales,
     whitened_radius,
 )
+from taut.noise._magnitudes import within_floats
 from taut.noise._mechanism import Certificate
 from taut.noise._objectives import (
     checked_power,
@@ -37,6 +38,7 @@ from taut.noise._sets import Outline, SensitivitySet, frozen_vector
 __all__ = ["gaussian_along_axes", "gaussian_with_scales", "optimal_gaussian"]
 
 
+@within_floats
 def optimal_gaussian(
     sensitivity: SensitivitySet,
     *,
@@ -94,6 +96,7 @@ def optimal_gaussian(
     return _closed_form(sensitivity, z, objective, weights, p)
 
 
+@within_floats
 def gaussian_along_axes(
     sensitivity: SensitivitySet, *, epsilon: float, delta: float, objective: str
 ) -> GaussianNoise:
@@ -104,6 +107,7 @@ def gaussian_along_axes(
     return _closed_form(sensitivity, z, objective, None, 2.0)
 
 
+@within_floats
 def gaussian_with_scales(sensitivity: SensitivitySet, scales: ArrayLike) -> GaussianNoise:
     """Return the mechanism with the given standard deviation in every coordinate (or block).
 

@@ -26,6 +26,7 @@ from taut.noise._levelling import (
     product,
     total_cost,
 )
+from taut.noise._magnitudes import within_floats
 from taut.noise._mechanism import Certificate
 from taut.noise._objectives import (
     checked_power,
@@ -71,6 +72,7 @@ class Shape:
         return math.gamma(self.power + 1) * total_cost(self.loads, scales, self.power)
 
 
+@within_floats
 def optimal_laplace(
     sensitivity: SensitivitySet,
     *,

@@ -21,6 +21,7 @@ from taut.noise._disparity import Disparity, disparity, laplace_threshold
 from taut.noise._gaussian_noise import GaussianNoise
 from taut.noise._grouped import GroupedNoise, grouped_linf
 from taut.noise._laplace_noise import LaplaceNoise
+from taut.noise._magnitudes import check_size
 from taut.noise._mechanism import NoiseMechanism
 from taut.noise._objectives import (
     block_weights,
@@ -151,6 +152,7 @@ def recommend(
         >>> bool(found.best.error < found.options[-1].error / 2)
         True
     """
+    check_size(sensitivity)
     epsilon = _validate.positive(epsilon=epsilon)
     if not 0 <= _validate.finite(delta=delta) < 1:
         raise ValueError(f"delta must lie in [0, 1), got delta={delta!r}")
@@ -165,7 +167,8 @@ def recommend(
             continue
         if not _rounds_exactly(mechanism):
             guarantee += ", in floating point"
-        error = aim.error(mechanism)
+        with np.errstate(all="ignore"):
+            error = aim.error(mechanism)
         if math.isfinite(error):
             options.append(NoiseOption(name, mechanism, error, guarantee))
         else:
@@ -191,15 +194,17 @@ class _Aim:
     sensitivity: SensitivitySet
 
     def error(self, mechanism: NoiseMechanism) -> float:
-        with np.errstate(over="ignore"):
+        try:
             errors = mechanism.coordinate_errors(self.power)
-            if self.weights is not None:
-                errors = errors * self.weights
-            if self.objective == "worst":
-                return float(errors.max())
-            if self.objective == "relative":
-                errors = relative_weights(errors, self.sensitivity.reach())
-            return float(errors.sum())
+        except ArithmeticError:  # moments of high powers
+            return math.inf
+        if self.weights is not None:
+            errors = errors * self.weights
+        if self.objective == "worst":
+            return float(errors.max())
+        if self.objective == "relative":
+            errors = relative_weights(errors, self.sensitivity.reach())
+        return float(errors.sum())
 
     @property
     def is_plain(self) -> bool:

@@ -103,7 +103,8 @@ def _searched(
         if best is None or error < best[0]:
             best = (error, scales, radius)
         if not worst:  # the tangent of v^(p / 2); for p < 2 the sum only falls
-            mixture = np.where(variances > 0, variances, 1.0) ** (p / 2 - 1)
+            sizes = np.maximum(variances / variances.max(), _LEAST)
+            mixture = sizes ** (p / 2 - 1)
             continue
         lower = max(lower, bound * outline.exact)
         if best[0] <= lower * (1 + _CLOSE):

@@ -16,6 +16,7 @@ from taut.noise._clipping import Vector
 from taut.noise._exact_release import ExactRelease
 from taut.noise._l1_outline import l1_radius
 from taut.noise._levelling import ROOM
+from taut.noise._magnitudes import within_floats
 from taut.noise._mechanism import Certificate, NoiseMechanism
 from taut.noise._objectives import checked_power, coordinate_weights
 from taut.noise._optimal_laplace import laplace_shape
@@ -103,6 +104,7 @@ class StaircaseNoise(NoiseMechanism):
         return np.where(self.scales > 0, vector, 0.0)
 
 
+@within_floats
 def staircase(
     sensitivity: SensitivitySet,
     *,
