@@ -37,6 +37,7 @@ from taut.noise._staircase import StaircaseNoise, staircase
 __all__ = ["NoiseOption", "Recommendation", "recommend"]
 
 _TOTAL = "Gaussian, least total"
+_MOST_WRITTEN = 1000  # coordinates, in data for JSON
 _MOST_CALIBRATED = 500  # coordinates, for which it takes two seconds
 
 
@@ -340,14 +341,21 @@ def _by_coordinate(weights: ArrayLike | None, sensitivity: SensitivitySet) -> Ve
 
 
 def _option_to_dict(option: NoiseOption) -> dict[str, Any]:
-    scales = getattr(option.mechanism, "scales", None)
-    few = scales is not None and scales.size <= 1000
-    lower = option.mechanism.certificate.lower_bound
-    return {
+    mechanism = option.mechanism
+    scales = getattr(mechanism, "scales", None)
+    few = mechanism.sensitivity.dimension <= _MOST_WRITTEN
+    lower = mechanism.certificate.lower_bound
+    data: dict[str, Any] = {
         "name": option.name,
         "error": option.error,
         "guarantee": option.guarantee,
-        "argument": option.mechanism.certificate.statement,
+        "argument": mechanism.certificate.statement,
         "lower_bound": lower if math.isfinite(lower) else None,
-        "scales": np.asarray(scales).tolist() if few else None,
+        "scales": np.asarray(scales).tolist() if few and scales is not None else None,
     }
+    if isinstance(mechanism, GroupedNoise) and few:
+        data["groups"] = [group.tolist() for group in mechanism.groups]
+        data["budgets"] = mechanism.budgets.tolist()
+    if isinstance(mechanism, StaircaseNoise):
+        data["gamma"] = mechanism.gamma
+    return data

@@ -190,12 +190,18 @@ def _balls(epsilon: float, gamma: float, n: int) -> tuple[Vector, Vector]:
 
 
 def _best_gamma(epsilon: float, n: int, p: float) -> float:
-    """Return the part of a step with the least error: a grid, then the golden section."""
+    """Return the part of a step with the least error: a grid, then the golden section of its log.
+
+    It falls like exp(-epsilon / 2) and faster for high powers, never below exp(-epsilon).
+    """
     grid = np.linspace(0.0, 1.0, 65)[1:-1]
+    if epsilon > 4:
+        grid = np.concatenate([np.geomspace(math.exp(-epsilon), grid[0], 192)[:-1], grid])
     best = int(np.argmin([radial_moment(epsilon, float(g), n, p) for g in grid]))
-    low, high = grid[best] - 1 / 64, grid[best] + 1 / 64
+    low = math.log(grid[best - 1] if best else grid[0] / 2)
+    high = math.log(grid[best + 1] if best + 1 < grid.size else 1.0)
     for _ in range(40):
         left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        one, two = (radial_moment(epsilon, float(g), n, p) for g in (left, right))
+        one, two = (radial_moment(epsilon, math.exp(g), n, p) for g in (left, right))
         low, high = (low, right) if one < two else (left, high)
-    return float((low + high) / 2)
+    return math.exp((low + high) / 2)
