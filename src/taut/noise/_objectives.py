@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from taut import _validate
 from taut.noise._blocks import Blocks
 from taut.noise._clipping import Vector
+from taut.noise._real_numbers import real_numbers
 from taut.noise._sets import Outline, SensitivitySet, checked_vector
 
 __all__ = [
@@ -49,7 +50,7 @@ def coordinate_weights(weights: ArrayLike | None, dimension: int) -> Vector:
     """
     if weights is None:
         return np.broadcast_to(np.float64(1.0), (dimension,))
-    given = checked_vector(weights, "weights", allow_zero=False)
+    given = checked_vector(real_numbers(weights, "weights"), "weights", allow_zero=False)
     if given.size != dimension:
         raise ValueError(f"weights must hold {dimension} numbers, got {given.size}")
     return given
@@ -61,7 +62,7 @@ def block_weights(sensitivity: SensitivitySet, weights: ArrayLike, blocks: int) 
     Raises:
         ValueError: for any other number of weights.
     """
-    given = checked_vector(weights, "weights", allow_zero=False)
+    given = checked_vector(real_numbers(weights, "weights"), "weights", allow_zero=False)
     if given.size == blocks:
         return given
     if given.size == sensitivity.dimension:

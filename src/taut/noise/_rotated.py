@@ -90,7 +90,7 @@ def _searched(
     """Move a mixture of coordinates, from that of the least total variance; keep the best."""
     worst = objective == "worst"
     size = weights.size
-    mixture = 1.0 / weights if worst else np.ones(size)
+    mixture = 1.0 / weights
     best: tuple[float, Vector, float] | None = None
     lower = 0.0
     for _ in range(_STEPS):
