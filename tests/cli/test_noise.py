@@ -35,6 +35,27 @@ def test_page_names_options_reasons_and_scales(run, written):
         assert word in page
 
 
+def test_groups_and_their_budgets(run, run_json, written):
+    path = written("name,width\nage,1\nincome,1\nzip,500\n")
+    best = run_json(f"noise {path} --epsilon 1")["options"][0]
+    assert best["name"] == "grouped l_inf"
+    assert sorted(place for group in best["groups"] for place in group) == [0, 1, 2]
+    assert 0.999 < sum(best["budgets"]) <= 1
+    page = run(f"noise {path} --epsilon 1").stdout
+    for word in ("income", "epsilon of the group", "Left out: Gaussian: needs a delta above 0."):
+        assert word in page
+    assert "Left out: staircase: sensitivity must have one or two dimensions, got 3." in page
+
+
+def test_steps_of_a_staircase(run, run_json, written):
+    path = written("1\n")
+    best = run_json(f"noise {path} --epsilon 3")["options"][0]
+    assert best["name"] == "staircase"
+    assert best["gamma"] == pytest.approx(0.2, abs=0.2)
+    assert best["scales"] == pytest.approx([1.0])
+    assert f"gamma = {best['gamma']:.6g}" in run(f"noise {path} --epsilon 3").stdout
+
+
 def test_replace_one_doubles_the_widths(run_json, written):
     path = written("1\n2\n")
     one, both = (run_json(f"noise {path} {BUDGET} {flag}") for flag in ("", "--replace-one"))
@@ -88,6 +109,20 @@ def test_columns_in_any_order_with_weights(written):
         ('{"width": [1]}', "a.json", "exactly one of the keys widths"),
         ('{"widths": [1], "weigths": [2]}', "a.json", "unknown key 'weigths'; did you mean 'we"),
         ('{"widths": [1], "names": ["a", "b"]}', "a.json", "2 names for 1 coordinates"),
+        ('{"widths": [1, [2]]}', "a.json", "a.json: widths[1] must be a number, got [2]"),
+        ('{"widths": ["1"]}', "a.json", "widths[0] must be a number, got '1'"),
+        ('{"widths": [true]}', "a.json", "widths[0] must be a number, got True"),
+        ('{"widths": [1], "weights": ["a"]}', "a.json", "weights[0] must be a number, got 'a'"),
+        ('{"widths": 3}', "a.json", "widths must be a list that is not empty, got 3"),
+        ('{"widths": [1], "l2": [1]}', "a.json", "l2 must be a number, got [1]"),
+        ('{"widths": [1], "names": 3}', "a.json", "names must be a list, got 3"),
+        ('{"vectors": [[1, 2], [3]]}', "a.json", "vectors[1] must have 2 numbers as the first"),
+        ('{"ranks": [1.5], "l2": [1]}', "a.json", "a.json: rank must be an integer"),
+        ('{"dimension": 2, "radii": {"x": 1}}', "a.json", "radii must have exponents as keys"),
+        ('{"dimension": 2, "radii": {"2": "1"}}', "a.json", "radii['2'] must be a number"),
+        ('{"radii": {"2": 1}}', "a.json", "dimension"),
+        ("[1e160, 1]", "a.json", "count in other units"),
+        ("[1e-200, 1e-200]", "a.json", "count in other units"),
         ('{"dimension": 2, "radii": 3}', "a.json", "radii must map exponents to bounds"),
     ],
 )

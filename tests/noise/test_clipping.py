@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from taut.noise import clipping
 from taut.noise._clipping import (
     as_table,
     clip_l2,
@@ -119,3 +120,44 @@ class TestProjections:
 def test_bad_exponent(p):
     with pytest.raises(ValueError, match="p must be greater than 0"):
         clip_lp(np.ones((1, 2)), p, 1.0)
+
+
+class TestPublicClips:
+    ROWS = np.array([[3.0, -4.0, 0.1], [0.1, 0.2, 0.0], [math.nan, 1.0, 1.0]])
+
+    def test_shapes_and_flaws(self):
+        for clip in (
+            lambda rows, **options: clipping.clip_lp(rows, 3.0, 1.0, **options),
+            lambda rows, **options: clipping.clip_l2(rows, 1.0, **options),
+            lambda rows, **options: clipping.clip_linf(rows, 0.5, **options),
+            lambda rows, **options: clipping.clip_l2_then_linf(rows, 1.0, 0.5, **options),
+            lambda rows, **options: clipping.project_l2_linf(rows, 1.0, 0.5, **options),
+        ):
+            table = clip(self.ROWS)
+            assert table.shape == (3, 3)
+            assert (table[2] == 0).all()
+            assert table[1] == pytest.approx(self.ROWS[1])
+            assert clip(self.ROWS[0]) == pytest.approx(table[0])
+            with pytest.raises(ValueError, match="rows must be finite"):
+                clip(self.ROWS, non_finite="raise")
+            with pytest.raises(ValueError, match="vector or a table"):
+                clip(np.zeros((1, 1, 1)))
+
+    def test_bounds(self):
+        rows = np.random.default_rng(0).normal(size=(50, 6)) * 3
+        for found in (
+            clipping.clip_l2_then_linf(rows, 1.2, 0.6),
+            clipping.project_l2_linf(rows, 1.2, 0.6),
+        ):
+            assert (np.linalg.norm(found, axis=1) <= 1.2 * (1 + 1e-12)).all()
+            assert (np.abs(found) <= 0.6 * (1 + 1e-12)).all()
+
+    def test_bad_bounds(self):
+        with pytest.raises(ValueError, match="radius must"):
+            clipping.clip_l2([1.0], 0.0)
+        with pytest.raises(ValueError, match="bound must"):
+            clipping.clip_linf([1.0], -1.0)
+        with pytest.raises(ValueError, match="bound must"):
+            clipping.project_l2_linf([1.0], 1.0, math.nan)
+        with pytest.raises(ValueError, match="p must"):
+            clipping.clip_lp([1.0], 0.0, 1.0)

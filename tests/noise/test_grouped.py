@@ -172,3 +172,27 @@ def test_bad_input(one, arguments, word):
 def test_a_basis_is_refused():
     with pytest.raises(UnsoundConfiguration, match="basis"):
         grouped_linf(Box([1.0, 2.0], np.eye(2)), epsilon=1.0)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [1e-8 * 0.9 ** np.arange(1500.0), 1e-9 * 0.5 ** np.arange(200.0), 0.99 ** np.arange(6000.0)],
+    ids=["small", "steep", "many"],
+)
+def test_never_above_laplace_noise(tail):
+    """A running sum from the large end would lose the small ones beside the first width."""
+    box = Box(np.concatenate([[1.0], tail]))
+    noise = grouped_linf(box, epsilon=1.0)
+    assert noise.error <= optimal_laplace(box, epsilon=1.0).error * (1 + 1e-9)
+    assert noise.certificate.lower_bound <= noise.error
+
+
+@pytest.mark.parametrize(
+    ("widths", "weights"), [([1.0, 1e-12], [1.0, 1e-300]), ([1.0, 1e-170], None), ([1e60], None)]
+)
+def test_parts_far_apart(widths, weights):
+    noise = grouped_linf(Box(widths), epsilon=1.0, weights=weights)
+    assert sorted(np.concatenate(noise.groups)) == list(range(len(widths)))
+    assert (noise.budgets > 0).all()
+    assert math.fsum(noise.budgets) <= 1.0
+    assert np.isfinite(noise.release(np.zeros(len(widths)))).all()

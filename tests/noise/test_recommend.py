@@ -18,6 +18,7 @@ from taut.noise import (
     LpIntersection,
     NoiseMechanism,
     SeededForExperiments,
+    grouped_linf,
     recommend,
 )
 
@@ -159,3 +160,68 @@ def test_the_best_is_ready_to_release():
 def test_bad_input(arguments, message):
     with pytest.raises(ValueError, match=message):
         recommend(Box([1.0, 2.0]), **arguments)
+
+
+def test_groups_are_tried_for_an_l_inf_ball():
+    found = recommend(LInfBall(20, 1.0), 0.5, 1e-6)
+    expected = grouped_linf(LInfBall(20, 1.0), epsilon=0.5).error
+    assert errors(found)["grouped l_inf"] == pytest.approx(expected)
+    assert found.best.error <= expected
+
+
+def test_relative_error_of_groups_and_stairs_is_what_they_are_fitted_to():
+    widths = np.geomspace(1, 1e3, 20)
+    found = errors(recommend(Box(widths), 0.5, objective="relative"))
+    fitted = grouped_linf(Box(widths), epsilon=0.5, weights=widths**-2.0)
+    assert found["grouped l_inf"] == pytest.approx(fitted.error)
+    assert found["grouped l_inf"] < found["Laplace, pure"] / 2
+    stairs = errors(recommend(Box([1.0, 100.0]), 3.0, objective="relative"))
+    assert stairs["staircase"] < stairs["Laplace, pure"]
+
+
+def test_weights_reach_the_staircase():
+    weighted = errors(recommend(Box([1.0, 1.0]), 3.0, weights=[1.0, 1e4]))
+    assert weighted["staircase"] < weighted["Laplace, pure"]
+
+
+@pytest.mark.parametrize("sensitivity", SETS, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_nothing_is_missing_without_a_word(sensitivity, delta):
+    found = recommend(sensitivity, 0.7, delta)
+    names = set(errors(found)) | set(found.left_out)
+    assert {"Gaussian", "Laplace", "Laplace, pure", "grouped l_inf", "staircase"} <= names
+    assert all(found.left_out.values())
+
+
+def test_reasons_for_leaving_out_speak_of_the_mechanism_left_out():
+    rotated = Box([1.0, 2.0], basis=np.linalg.qr(np.array([[1.0, 1.0], [1.0, -1.0]]))[0])
+    left_out = recommend(rotated, 1.0, 1e-5).left_out
+    assert "Laplace" not in left_out["grouped l_inf"] + left_out["staircase"]
+
+
+@pytest.mark.parametrize(
+    ("sensitivity", "arguments"),
+    [
+        (Box([1.0] * 99 + [100.0], l2=100.0), {}),
+        (Box([1.0, 2.0, 3.0], l1=4.0), {}),
+        (Box([1.0, 2.0, 3.0, 4.0]), {"weights": [1.0, 1.0, 1.0, 1e6]}),
+        (Box([1.0] * 8), {"power": 6.0}),
+        (Box([1.0, 2.0]), {"objective": "worst"}),
+    ],
+)
+def test_rules_for_plain_boxes_are_kept_for_them(sensitivity, arguments):
+    reasons = " ".join(recommend(sensitivity, 0.5, 1e-2, **arguments).reasons)
+    assert "K_eff" not in reasons
+    assert "Gini" not in reasons
+
+
+def test_weights_of_blocks():
+    blocks = Blocks([3, 2], l2=[1.0, 0.5])
+    one = recommend(blocks, 1.0, 1e-6, weights=[4.0, 1.0])
+    other = recommend(blocks, 1.0, 1e-6, weights=[4.0, 4.0, 4.0, 1.0, 1.0])
+    assert errors(one) == pytest.approx(errors(other))
+    with pytest.raises(ValueError, match="5 numbers, one per coordinate, or 2, one per block"):
+        recommend(blocks, 1.0, weights=[1.0, 2.0, 3.0])
+    turned = Blocks([3, 2], l2=[1.0, 0.5], basis=np.eye(5))
+    with pytest.raises(ValueError, match="one per coordinate, as blocks in a basis"):
+        recommend(turned, 1.0, 1e-6, weights=[4.0, 1.0])

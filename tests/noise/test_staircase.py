@@ -132,3 +132,23 @@ def test_samples_have_the_error(one, epsilon, power):
 def test_bad_input(one, arguments, word):
     with pytest.raises(ValueError, match=word):
         staircase(one, **arguments)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0, 10.0, 30.0, 60.0, 100.0])
+def test_the_published_step_and_error_for_any_budget(epsilon):
+    """Geng and Viswanath (2016): gamma = 1 / (1 + e^(ε / 2)), E|X| = e^(ε / 2) / (e^ε - 1)."""
+    noise = staircase(Box([1.0]), epsilon=epsilon)
+    assert noise.gamma == pytest.approx(1 / (1 + math.exp(epsilon / 2)), rel=1e-5)
+    assert noise.error == pytest.approx(math.exp(epsilon / 2) / math.expm1(epsilon), rel=1e-9)
+    assert noise.certificate.gap < 1e-9
+
+
+def test_weights_move_noise_to_what_matters_less():
+    box, weights = Box([1.0, 1.0]), [1.0, 1e4]
+    plain = staircase(box, epsilon=2.0, power=2.0)
+    fitted = staircase(box, epsilon=2.0, power=2.0, weights=weights)
+    assert fitted.scales[1] < plain.scales[1]
+    assert fitted.error == pytest.approx(fitted.coordinate_errors(2.0) @ weights)
+    assert fitted.error < plain.coordinate_errors(2.0) @ weights
+    with pytest.raises(ValueError, match="weights must hold 2 numbers"):
+        staircase(box, epsilon=2.0, weights=[1.0])

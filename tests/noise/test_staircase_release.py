@@ -374,7 +374,7 @@ class TestMechanism:
         noise = staircase(Box([1.0]), epsilon=100.0)
         assert noise.release([2.0**25 + 0.25])[0] == pytest.approx(2.0**25 + 0.25, abs=1e-6)
         # A step without noise to speak of: balls of radius one and more still occur.
-        ball = Words([0, 2**10, 2**62, *[2**63] * 4])
+        ball = Words([0, 2**10, 0, 2**62, *[2**63] * 4])
         assert noise.release([0.0], ball)[0] == pytest.approx(0.5)
 
     def test_sums_are_exact(self):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from taut.noise import LpIntersection, private_second_moment
-from taut.noise._clipping import clip_l2_then_linf
 from taut.noise._one_step import sampling_variance
+from taut.noise.clipping import clip_l2_then_linf, project_l2_linf
 
 CHECKS = json.loads((Path(__file__).parent / "geometry_vectors.json").read_text(encoding="utf-8"))
 MEAN = next(check for check in CHECKS if check["id"] == "geo-27-mse")
@@ -22,8 +22,10 @@ def second_moment_scales(check, rows):
 
 
 def projection(check, rows):
+    found = project_l2_linf(rows, check["radius"], check["bound"])
     norms = {2: check["radius"], math.inf: check["bound"]}
-    return LpIntersection(rows.shape[1], norms).clip(rows)
+    assert LpIntersection(rows.shape[1], norms).clip(rows) == pytest.approx(found, rel=1e-12)
+    return found
 
 
 QUESTIONS = {

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from taut._rounding import round_up
+from taut._rounding import round_down, round_up
 from taut.cli._page import json_numbers, mistakes_explained
 from taut.cli._run_options import JsonOption
 
 if TYPE_CHECKING:
-    from taut.noise import Recommendation
+    from rich.table import Table
+
+    from taut.noise import NoiseMechanism, Recommendation
 
 
 def noise(
@@ -28,7 +30,7 @@ def noise(
     plot: Annotated[Path | None, typer.Option(help="Also draw the comparison here.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Rank all mechanisms for a vector by their error, and print the scales of the best.
+    """Rank all mechanisms for a vector by their error, and print what the best is made of.
 
     The profile is a CSV file with the columns width, name and weight (the last two if you like), or
     JSON: a list of widths, or {"widths": [...], "l2": 1.0}, {"ranks": [...], "l2": [...]},
@@ -80,12 +82,44 @@ def _print_tables(found: "Recommendation", names: Sequence[str] | None) -> None:
     console.print()
     for reason in found.reasons:
         console.print(reason)
-    scales = getattr(found.best.mechanism, "scales", None)
-    if scales is not None and scales.size <= _MOST_SCALES:
+    if found.sensitivity.dimension <= _MOST_SCALES:
         console.print()
-        rows = Table(box=None, padding=(0, 2, 0, 0))
-        rows.add_column("coordinate")
-        rows.add_column("scale", justify="right")
-        for place, scale in enumerate(scales):
-            rows.add_row(names[place] if names else str(place), round_up(float(scale), 6))
-        console.print(rows)
+        console.print(_settings(found.best.mechanism, names))
+    if found.left_out:
+        console.print()
+        for name, reason in found.left_out.items():
+            console.print(f"Left out: {name}: {_first_clause(reason)}.")
+
+
+def _settings(mechanism: "NoiseMechanism", names: Sequence[str] | None) -> "Table":
+    """Return what the mechanism is made of, one row per coordinate."""
+    from rich.table import Table
+
+    from taut.noise import GroupedNoise, StaircaseNoise
+
+    rows = Table(box=None, padding=(0, 2, 0, 0))
+    rows.add_column("coordinate")
+    grouped = isinstance(mechanism, GroupedNoise)
+    titles = ("group", "epsilon of the group") if grouped else ("scale",)
+    for title in titles:
+        rows.add_column(title, justify="right")
+    cells: dict[int, tuple[str, ...]] = {}
+    if isinstance(mechanism, GroupedNoise):
+        for number, (group, budget) in enumerate(
+            zip(mechanism.groups, mechanism.budgets, strict=True), 1
+        ):
+            text = round_down(float(budget), 6)
+            cells |= {int(place): (str(number), text) for place in group}
+    else:
+        scales = getattr(mechanism, "scales", ())
+        cells = {place: (round_up(float(scale), 6),) for place, scale in enumerate(scales)}
+    for place in sorted(cells):
+        rows.add_row(names[place] if names else str(place), *cells[place])
+    if isinstance(mechanism, StaircaseNoise):
+        rows.caption = f"gamma = {mechanism.gamma:.6g}"
+        rows.caption_justify = "left"
+    return rows
+
+
+def _first_clause(reason: str) -> str:
+    return reason.split(";")[0].rstrip(".")

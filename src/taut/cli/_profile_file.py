@@ -20,6 +20,13 @@ _KINDS: Mapping[str, tuple[type[noise.SensitivitySet], tuple[str, ...]]] = {
     "radii": (noise.LpIntersection, ("dimension", "radii")),
     "vectors": (noise.FiniteSet, ("vectors",)),
 }
+_SHAPES: Mapping[str, Mapping[str, int]] = {
+    "widths": {"widths": 1, "l2": 0, "l1": 0},
+    "ranks": {"ranks": 1, "l2": 1, "linf": 1, "cap": 0},
+    "radii": {"dimension": 0},
+    "vectors": {"vectors": 2},
+}
+"""How deep numbers lie in lists, by kind and key."""
 _BESIDE = ("names", "weights", "adjacency", "source")
 
 
@@ -70,14 +77,48 @@ def _from_json(text: str, path: Path) -> Profile:
         raise ValueError(f"{path} must have exactly one of the keys {', '.join(_KINDS)}")
     make, known = _KINDS[kinds[0]]
     _check_keys(data, (*known, *_BESIDE), path)
+    for key, depth in {**_SHAPES[kinds[0]], "weights": 1}.items():
+        if key in data:
+            _check_numbers(data[key], depth, f"{path}: {key}")
+    if not isinstance(data.get("names", []), list):
+        raise ValueError(f"{path}: names must be a list, got {data['names']!r}")
     arguments: dict[str, Any] = {
         key: value for key, value in data.items() if key in (*known, "adjacency", "source")
     }
     if "radii" in arguments:
         if not isinstance(arguments["radii"], dict):
             raise ValueError(f"{path}: radii must map exponents to bounds, such as {{'2': 1.0}}")
-        arguments["radii"] = {float(p): c for p, c in arguments["radii"].items()}
-    return _named(Profile(make(**arguments), data.get("names"), data.get("weights")), path)
+        arguments["radii"] = _radii(arguments["radii"], path)
+    try:
+        sensitivity = make(**arguments)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    return _named(Profile(sensitivity, data.get("names"), data.get("weights")), path)
+
+
+def _check_numbers(value: object, depth: int, where: str) -> None:
+    """Raise unless there are numbers, so deep in lists of which those of a table are alike."""
+    if depth == 0:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{where} must be a number, got {value!r}")
+        return
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"{where} must be a list that is not empty, got {value!r}")
+    for place, entry in enumerate(value):
+        _check_numbers(entry, depth - 1, f"{where}[{place}]")
+        if depth > 1 and len(entry) != len(value[0]):
+            raise ValueError(
+                f"{where}[{place}] must have {len(value[0])} numbers as the first row has, "
+                f"got {len(entry)}"
+            )
+
+
+def _radii(radii: Mapping[str, object], path: Path) -> dict[float, object]:
+    for exponent, bound in radii.items():
+        if not _is_number(exponent):
+            raise ValueError(f"{path}: radii must have exponents as keys, got {exponent!r}")
+        _check_numbers(bound, 0, f"{path}: radii[{exponent!r}]")
+    return {float(exponent): bound for exponent, bound in radii.items()}
 
 
 def _check_keys(data: Mapping[str, object], known: Sequence[str], path: Path) -> None:

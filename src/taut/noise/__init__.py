@@ -5,6 +5,7 @@ noise and prove it; :func:`grouped_linf` has the least for pure promises; :func:
 draws it exactly, on a grid, from a cryptographically secure generator.
 """
 
+from taut.noise import clipping
 from taut.noise._balls import L1Ball, L2Ball, LInfBall, LpIntersection
 from taut.noise._block_suggestion import BlockSuggestion
 from taut.noise._blocks import Blocks
@@ -14,6 +15,7 @@ from taut.noise._disparity import Disparity, disparity, laplace_threshold, major
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._gaussian_noise import GaussianNoise
 from taut.noise._geometry_report import GeometryReport, geometry_report
+from taut.noise._given_covariance import gaussian_with_covariance
 from taut.noise._grouped import GroupedNoise, grouped_linf
 from taut.noise._laplace_noise import LaplaceNoise, laplace_with_scales
 from taut.noise._mechanism import Certificate, NoiseMechanism
@@ -65,10 +67,12 @@ __all__ = [
     "Source",
     "StaircaseNoise",
     "Subspaces",
+    "clipping",
     "default_generator",
     "discrete_gaussian_noise",
     "discrete_laplace_noise",
     "disparity",
+    "gaussian_with_covariance",
     "gaussian_with_scales",
     "geometry_report",
     "grid_gaussian",

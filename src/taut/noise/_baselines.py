@@ -8,7 +8,7 @@ from typing import TypeVar
 from taut.noise._gaussian_noise import GaussianNoise
 from taut.noise._laplace_noise import LaplaceNoise
 from taut.noise._mechanism import NoiseMechanism
-from taut.noise._optimal_gaussian import optimal_gaussian
+from taut.noise._optimal_gaussian import gaussian_along_axes
 from taut.noise._optimal_laplace import optimal_laplace
 from taut.noise._sets import SensitivitySet
 
@@ -20,14 +20,14 @@ _Noise = TypeVar("_Noise", GaussianNoise, LaplaceNoise)
 def iid_gaussian(sensitivity: SensitivitySet, *, epsilon: float, delta: float) -> GaussianNoise:
     """Return equal Gaussian noise: max_l2 / mu on every coordinate, of least worst variance."""
     return _named(
-        optimal_gaussian(sensitivity, epsilon=epsilon, delta=delta, objective="worst"), "iid"
+        gaussian_along_axes(sensitivity, epsilon=epsilon, delta=delta, objective="worst"), "iid"
     )
 
 
 def spr_gaussian(sensitivity: SensitivitySet, *, epsilon: float, delta: float) -> GaussianNoise:
     """Return Gaussian noise in proportion to the widths: scale, perturb, rescale."""
     return _named(
-        optimal_gaussian(sensitivity, epsilon=epsilon, delta=delta, objective="relative"), "spr"
+        gaussian_along_axes(sensitivity, epsilon=epsilon, delta=delta, objective="relative"), "spr"
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from taut.noise._clipping import Matrix, Vector
 
-__all__ = ["Solution", "largest_quadratic", "least_trace", "least_worst", "span_of"]
+__all__ = ["Solution", "largest_quadratic", "least_trace", "least_worst", "span_of", "step_within"]
 
 _RANK = 1e-12
 _WARM = 10  # multiplicative steps before the first Newton step
@@ -187,8 +187,8 @@ def _interior_point(vectors: Matrix, weights: Vector, tolerance: float) -> tuple
         system[np.diag_indices_from(system)] += 1.0
         move = scale * np.linalg.solve(system, scale * (target / weights - 1 + gains))
         slack_move = target / weights - slack - slack * move / weights
-        weights = weights + _reach(weights, move) * move
-        slack = slack + _reach(slack, slack_move) * slack_move
+        weights = weights + step_within(weights, move) * move
+        slack = slack + step_within(slack, slack_move) * slack_move
     return weights, _NEWTON
 
 
@@ -201,7 +201,7 @@ def _gains_and_bend(vectors: Matrix, weights: Vector) -> tuple[Vector, Matrix]:
     return (rotated**2) @ (1 / roots), products @ products.T
 
 
-def _reach(point: Vector, move: Vector) -> float:
+def step_within(point: Vector, move: Vector) -> float:
     """Return how far to go along a move without leaving the positive numbers."""
     falling = move < 0
     if not falling.any():

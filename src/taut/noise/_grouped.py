@@ -16,20 +16,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from taut import _validate
 from taut.accounting import PrivacyLoss, pure, zero
-from taut.errors import InfeasibleBudget, UnsoundConfiguration
+from taut.errors import UnsoundConfiguration
 from taut.noise._balls import LInfBall
 from taut.noise._boxes import Box
 from taut.noise._clipping import Vector
 from taut.noise._exact_release import ExactRelease
 from taut.noise._grouped_release import grouped_release
 from taut.noise._l1_outline import refuse_basis
+from taut.noise._levelling import ROOM
+from taut.noise._magnitudes import within_floats
 from taut.noise._mechanism import Certificate, NoiseMechanism
+from taut.noise._objectives import coordinate_weights
 from taut.noise._secure import RandomSource, default_generator
-from taut.noise._sets import frozen_vector
 
 __all__ = ["GroupedNoise", "best_groups", "grouped_linf"]
 
-_UP = 1 + 1e-11  # covers the rounding of clipped rows, and of the sum of budgets
+_SMALLEST = 1e-140
 _MOST = 2000  # places where a group may end, for the dynamic programme
 _FEW = 32  # groups whose losses are composed one by one
 
@@ -58,8 +60,8 @@ class GroupedNoise(NoiseMechanism):
         """The privacy loss of one release: every group is pure."""
         adjacency = self.sensitivity.adjacency
         if len(self.groups) > _FEW:
-            return pure(self.certificate.radius * _UP, adjacency=adjacency)
-        parts = (pure(float(budget) * _UP, adjacency=adjacency) for budget in self.budgets)
+            return pure(self.certificate.radius * ROOM, adjacency=adjacency)
+        parts = (pure(float(budget) * ROOM, adjacency=adjacency) for budget in self.budgets)
         return sum(parts, zero(adjacency=adjacency))
 
     @property
@@ -100,6 +102,7 @@ class GroupedNoise(NoiseMechanism):
         return np.where(_widths(self.sensitivity) > 0, vector, 0.0)
 
 
+@within_floats
 def grouped_linf(
     sensitivity: Box | LInfBall, *, epsilon: float, weights: ArrayLike | None = None
 ) -> GroupedNoise:
@@ -111,13 +114,11 @@ def grouped_linf(
         weights: positive importance of every coordinate in the squared error.
 
     **Guarantee**: epsilon-DP. The weighted squared error is the least of all partitions of the
-    coordinates (for more than 2000 different places to end a group, of those that use 2000 of
-    them), and so never above that of `optimal_laplace`, whose noise has groups of one
-    (docs/theory/laplace-noise.md).
+    coordinates (for more than 2000 coordinates, of those that end groups at 2000 places), and never
+    above that of `optimal_laplace`, whose noise has groups of one (docs/theory/laplace-noise.md).
 
     Raises:
-        ValueError: for other sets, for weights of the wrong shape, and for widths that are too far
-            apart.
+        ValueError: for other sets, and for weights of the wrong shape.
         UnsoundConfiguration: for a box with a basis.
         InfeasibleBudget: if no noise within floating point keeps the promise.
 
@@ -136,31 +137,20 @@ def grouped_linf(
     refuse_basis(sensitivity)
     target = _validate.positive(epsilon=epsilon)
     widths = _widths(sensitivity)
-    costs = np.ones(widths.size)
-    if weights is not None:
-        costs = frozen_vector(weights, "weights", allow_zero=False)
-        if costs.size != widths.size:
-            raise ValueError(f"weights must hold {widths.size} numbers, got {costs.size}")
-    groups, loads, exact = best_groups(costs * widths**2)
-    if sum(group.size for group in groups) != np.count_nonzero(widths):
-        raise ValueError(
-            "weights times squared widths must not vanish in floating point, got widths down to "
-            f"{widths[widths > 0].min()!r}; scale the coordinates"
-        )
+    # A part below 1e-140 of the largest counts as that much, where squares are within floats.
+    roots = widths * np.sqrt(coordinate_weights(weights, widths.size))
+    unit = float(roots.max())
+    values = np.where(widths > 0, np.maximum(roots / unit, _SMALLEST), 0.0) ** 2
+    groups, loads, exact = best_groups(values)
     shares = np.cbrt(loads)
-    budgets = shares * (target / math.fsum(shares) / _UP**2)
+    budgets = shares * (target / math.fsum(shares) / ROOM**2)
     budgets.setflags(write=False)
     radius = math.fsum(budgets)
-    if not radius * _UP <= target:
+    if not radius * ROOM <= target:
         raise UnsoundConfiguration(f"the budgets sum to {radius!r}, above epsilon={target!r}")
-    bound = math.fsum(shares) ** 3 / target**2
-    with np.errstate(over="ignore", divide="ignore"):
-        error = float((loads / budgets**2).sum())
-    if not math.isfinite(error):
-        raise InfeasibleBudget(
-            f"no noise within floating point keeps epsilon={epsilon!r} for widths up to "
-            f"{widths.max()!r}"
-        )
+    slack = 2.0**-51 * values.size**2  # what rounding can hide in a comparison of partitions
+    error = float((loads * (unit / budgets) ** 2).sum())
+    bound = (unit / target) ** 2 * math.fsum(shares) ** 3 * (1 - slack)
     statement = "least among all partitions" if exact else "least among 2000 places to end groups"
     proof = Certificate(radius, error, bound if exact else 0.0, statement)
     return GroupedNoise(sensitivity, "total", proof, groups, budgets)
@@ -177,17 +167,22 @@ def best_groups(values: Vector) -> tuple[tuple[NDArray[np.int64], ...], Vector, 
         values: weight times squared width of every coordinate; zeros belong to no group.
     """
     order = np.argsort(-values, kind="stable")[: int(np.count_nonzero(values))]
-    sums = np.concatenate([[0.0], np.cumsum(values[order])])
+    # Sums from the small end: a group is never small beside what it is the difference of.
+    rest = np.concatenate([np.cumsum(values[order][::-1])[::-1], [0.0]])
     exact = order.size <= _MOST
     places = np.arange(order.size + 1)
     if not exact:
-        places = np.unique(np.linspace(0, order.size, _MOST + 1).astype(np.int64))
+        spread = np.linspace(_MOST // 2, order.size, _MOST // 2 + 1).astype(np.int64)
+        places = np.unique(np.concatenate([places[: _MOST // 2], spread]))
     best, before = np.zeros(places.size), np.zeros(places.size, dtype=np.int64)
     for k in range(1, places.size):
         sizes = places[k] - places[:k]
-        totals = best[:k] + np.cbrt(_load(sizes) * (sums[places[k]] - sums[places[:k]]))
+        totals = best[:k] + np.cbrt(_load(sizes) * (rest[places[:k]] - rest[places[k]]))
         before[k] = int(np.argmin(totals))
         best[k] = totals[before[k]]
+    if not exact and float(np.cbrt(_load(1) * values[order]).sum()) < best[-1]:
+        places = np.arange(order.size + 1)
+        before = np.maximum(places - 1, 0)
     groups, k = [], places.size - 1
     while k > 0:
         groups.append(np.sort(order[places[before[k]] : places[k]]).astype(np.int64))

@@ -12,7 +12,7 @@ from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
 from taut.noise._clipping import Vector
 from taut.noise._finite_sets import FiniteSet, Polytope
-from taut.noise._levelling import whitened_radius
+from taut.noise._levelling import largest_ratio_bound, whitened_radius
 from taut.noise._sets import Outline, SensitivitySet
 
 __all__ = ["l1_outline", "l1_radius", "refuse_basis", "rooted"]
@@ -52,17 +52,21 @@ def rooted(outline: Outline) -> Outline:
     )
 
 
-def l1_radius(sensitivity: SensitivitySet, scales: Vector) -> float:
+def l1_radius(sensitivity: SensitivitySet, scales: Vector, enough: float = 0.0) -> float:
     """Return the largest sum of |s_i| / scale_i over the set, or an upper bound on it.
 
     Args:
         sensitivity: the set.
         scales: one per coordinate; infinite privacy loss where one is zero and the set is not.
+        enough: any bound below this will do, and spares sorting.
     """
     if isinstance(sensitivity, FiniteSet | Polytope):
         return float(_ratios(np.abs(sensitivity.vectors), scales).sum(axis=1).max())
     outline = l1_outline(sensitivity)
     if outline.radii.size == scales.size:
+        bound = largest_ratio_bound(outline, scales)
+        if bound <= enough:
+            return bound
         return whitened_radius(rooted(outline), np.sqrt(scales)) ** 2
     by_axis = l1_outline(sensitivity, by_axis=True)
     starts = np.concatenate([[0], np.cumsum(outline.ranks)[:-1]]).astype(np.int64)
@@ -77,8 +81,8 @@ def refuse_basis(sensitivity: SensitivitySet) -> None:
     """Raise for sets that are described in another basis than the coordinates."""
     if getattr(sensitivity, "basis", None) is not None:
         raise UnsoundConfiguration(
-            "Laplace noise is independent along coordinates, and the set has a basis; release the "
-            "coefficients instead, value @ basis, with the same set without its basis"
+            "this noise lies along coordinates, and the set has a basis; release the coefficients "
+            "instead, value @ basis, with the same set without its basis"
         )
 
 

@@ -88,7 +88,8 @@ def _below(ratios: Vector, total: float) -> Vector:
     full = int(np.searchsorted(sums, total, side="right"))
     result = np.where(np.arange(ratios.size) < full, ratios, 0.0)
     if full < ratios.size:
-        result[full] = max(total - (float(sums[full - 1]) if full else 0.0), 0.0)
+        rest = total - (float(sums[full - 1]) if full else 0.0)
+        result[full] = rest if rest > 1e-14 * total else 0.0  # ROUNDING covers what is dropped
     return result
 
 

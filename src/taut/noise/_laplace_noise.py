@@ -15,6 +15,7 @@ from taut.noise._clipping import Vector
 from taut.noise._exact_release import STANDARD_LAPLACE, ExactRelease, RoundedNoise
 from taut.noise._l1_outline import l1_outline, l1_radius, refuse_basis
 from taut.noise._laplace_loss import loss_of_ratios, worst_ratios
+from taut.noise._magnitudes import within_floats
 from taut.noise._mechanism import Certificate, NoiseMechanism
 from taut.noise._secure import RandomSource, default_generator
 from taut.noise._sets import SensitivitySet, frozen_vector
@@ -70,6 +71,7 @@ class LaplaceNoise(NoiseMechanism):
         return np.where(self.scales > 0, vector, 0.0)
 
 
+@within_floats
 def laplace_with_scales(sensitivity: SensitivitySet, scales: ArrayLike) -> LaplaceNoise:
     """Return the mechanism with the given Laplace scale in every coordinate (or block).
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from taut.noise._clipping import Matrix, Vector
+from taut.noise._finite_solver import step_within
 
 __all__ = ["least_laplace"]
 
@@ -84,17 +85,10 @@ def _newton(
         system[np.diag_indices_from(system)] += 1.0
         move = scale * np.linalg.solve(system, scale * (target / y - 1 + unit @ x))
         slack_move = target / y - slack - slack * move / y
-        y = y + _reach(y, move) * move
-        slack = slack + _reach(slack, slack_move) * slack_move
+        y = y + step_within(y, move) * move
+        slack = slack + step_within(slack, slack_move) * slack_move
         found = _proven(unit, costs, p, y)
         best = min(best, found, key=lambda b: b[1] / b[2])
         if best[1] <= best[2] * (1 + tolerance):
             break
     return best
-
-
-def _reach(point: Vector, move: Vector) -> float:
-    falling = move < 0
-    if not falling.any():
-        return 1.0
-    return min(1.0, 0.99 * float(np.min(-point[falling] / move[falling])))

@@ -11,21 +11,29 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from taut.errors import UnsoundConfiguration
 from taut.noise._clipping import Vector
 from taut.noise._sets import Outline
 
 __all__ = [
+    "ROOM",
     "checked_radius",
     "is_constant",
     "largest_cost",
+    "largest_ratio_bound",
+    "level_l1",
     "level_total",
     "level_worst",
     "levelled",
     "product",
     "total_cost",
+    "unit_scales",
     "whitened_radius",
 ]
 
+ROOM = 1 + 1e-11
+"""By how much noise is larger than needed: more than all rounding of norms in a clip (1e-12), of
+sums over a set or of budgets, and of the check itself, together."""
 _PIECE = 1 << 15
 _SAMPLE = 1 << 16  # gains from which the place of the threshold is guessed
 _MARGIN = 0.02  # of all blocks, on either side of the guess: several deviations of it
@@ -69,7 +77,7 @@ def level_total(outline: Outline, load: Vector, p: float) -> tuple[Vector, float
     squared lengths t the scales are u = (t / load)^(1 / (p + 2)), times the root of the sum of
     load u^p; for p = 2 by square roots alone, which are much faster.
     """
-    level = _level(outline, load)
+    level = _level(outline, load, 2)
     scales = np.empty(outline.radii.size)
     sums = []
     for part in _pieces(scales.size):
@@ -90,9 +98,84 @@ def level_total(outline: Outline, load: Vector, p: float) -> tuple[Vector, float
     return scales, total ** (p / 2 + 1), level ** (-2 / (p + 2)) / total
 
 
+def unit_scales(
+    outline: Outline, costs: Vector, objective: str, p: float
+) -> tuple[Vector, float, float]:
+    """Return the scales of least error for whitened length 1, a lower bound, and their radius.
+
+    Args:
+        outline: the blocks.
+        costs: the weight of one direction of every block.
+        objective: ``"worst"`` for the largest cost * scale^2; the sum of costs * scale^p otherwise.
+        p: the power.
+
+    Raises:
+        UnsoundConfiguration: if the scales fail their check.
+    """
+    if objective == "worst":
+        scales, bound, threshold = level_worst(outline, costs)
+    else:
+        scales, bound, threshold = level_total(outline, product(outline.ranks, costs), p)
+    scales *= ROOM
+    radius = checked_radius(outline, scales, threshold / ROOM**2)
+    if not radius <= 1 + 1e-9:
+        raise UnsoundConfiguration(
+            f"the scales leave a whitened length of {radius!r} where 1 is allowed; the bounds of "
+            "the set are too far apart for floating point"
+        )
+    if radius > 1:
+        scales *= radius * ROOM
+        radius = checked_radius(outline, scales, threshold / (radius * ROOM**2) ** 2)
+    return scales, bound, radius
+
+
+def level_l1(outline: Outline, load: Vector, p: float) -> tuple[Vector, float]:
+    """Return the scales of least sum of load * scale^p where lengths over scales sum to 1 at most.
+
+    The radii and the cap are l1 lengths t here. The scales are u = (t / load)^(1 / (p + 1)) times
+    the sum of load u^p, and that sum to the power p + 1 is the least one, the second number.
+    """
+    level = _level(outline, load, 1)
+    scales = np.empty(outline.radii.size)
+    sums = []
+    for part in _pieces(scales.size):
+        unit, loads = scales[part], load[part]
+        if level < math.inf:
+            np.minimum(outline.radii[part], level * loads, out=unit)
+            unit /= loads
+        else:
+            np.divide(outline.radii[part], loads, out=unit)
+        if p == 2:
+            np.cbrt(unit, out=unit)
+        else:
+            unit **= 1 / (p + 1)
+        sums.append(_weighted_sum(unit**p, loads))
+    total = math.fsum(sums)
+    scales *= total
+    return scales, total ** (p + 1)
+
+
+def largest_ratio_bound(outline: Outline, scales: Vector) -> float:
+    """Return a bound on the largest sum of lengths over scales, for l1 lengths and cap.
+
+    It is that of `_largest_sum` with the gain of the largest scale as threshold, which is where
+    `level_l1` levels, so that for its scales the bound is attained. Infinite for scales of zero.
+    """
+    if not float(scales.min()) > 0:
+        return math.inf
+    sums = []
+    threshold = 1 / float(scales.max()) if _exceeds(outline, 1) else 0.0
+    for part in _pieces(scales.size):
+        gains = 1 / scales[part]
+        gains -= threshold
+        np.maximum(gains, 0.0, out=gains)
+        sums.append(float(np.dot(gains, outline.radii[part])))
+    return threshold * outline.cap + math.fsum(sums)
+
+
 def levelled(outline: Outline, load: Vector) -> Vector:
     """Return the squared lengths min(radius^2, level * load) that sum to the squared cap."""
-    level = _level(outline, load)
+    level = _level(outline, load, 2)
     squares: Vector = np.square(outline.radii)
     return np.minimum(squares, level * load) if level < math.inf else squares
 
@@ -141,32 +224,38 @@ def _weighted_sum(values: Vector, weights: Vector) -> float:
     return float(np.dot(values, weights))
 
 
-def _level(outline: Outline, load: Vector) -> float:
-    """Return the level at which min(radius^2, level * load) sum to the squared cap.
+def _exceeds(outline: Outline, norm: int) -> bool:
+    """Say whether the radii together are beyond the cap, in l1 or l2."""
+    radii, cap = outline.radii, outline.cap
+    whole = float(np.dot(radii, radii)) if norm == 2 else float(radii.sum())
+    return not whole <= cap**norm * (1 + 1e-12)
+
+
+def _level(outline: Outline, load: Vector, norm: int) -> float:
+    """Return the level at which min(radius^norm, level * load) sum to cap^norm.
 
     The sum is concave in the level, so Newton's method climbs to it from the left, and ends once
     the set of blocks at their radius stays the same.
     """
-    target = outline.cap**2
-    if float(np.dot(outline.radii, outline.radii)) <= target * (1 + 1e-12):
+    if not _exceeds(outline, norm):
         return math.inf
     level, last = 0.0, -1
     while True:
-        count, reached, weight = _below(outline.radii, load, level)
+        count, reached, weight = _below(outline.radii, load, level, norm)
         if count in (0, last):
             return level
-        level, last = max(level, level + (target - reached) / weight), count
+        level, last = max(level, level + (outline.cap**norm - reached) / weight), count
 
 
-def _below(radii: Vector, load: Vector, level: float) -> tuple[int, float, float]:
-    """Return how many blocks the level cuts, the sum of squares below it, and the load cut."""
+def _below(radii: Vector, load: Vector, level: float, norm: int) -> tuple[int, float, float]:
+    """Return how many blocks the level cuts, the sum of lengths below it, and the load cut."""
     counts, sums, weights = 0, [], []
     for part in _pieces(radii.size):
-        squares, loads = np.square(radii[part]), load[part]
+        lengths, loads = np.square(radii[part]) if norm == 2 else radii[part], load[part]
         limits = level * loads
-        cut = squares > limits
+        cut = lengths > limits
         counts += int(np.count_nonzero(cut))
-        sums.append(float(np.minimum(squares, limits).sum()))
+        sums.append(float(np.minimum(lengths, limits).sum()))
         weights.append(_weighted_sum(cut.astype(np.float64), loads))
     return counts, math.fsum(sums), math.fsum(weights)
 

@@ -17,24 +17,28 @@ from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._finite_solver import largest_quadratic, least_trace, least_worst, span_of
 from taut.noise._gaussian_noise import GaussianNoise, normal_moment
 from taut.noise._levelling import (
-    checked_radius,
+    ROOM,
     largest_cost,
-    level_total,
-    level_worst,
     product,
     total_cost,
+    unit_scales,
     whitened_radius,
 )
+from taut.noise._magnitudes import within_floats
 from taut.noise._mechanism import Certificate
-from taut.noise._sets import Outline, SensitivitySet, checked_vector, frozen_vector
+from taut.noise._objectives import (
+    checked_power,
+    coordinate_weights,
+    relative_weights,
+    weighed_outline,
+)
+from taut.noise._rotated import least_along_basis, turns
+from taut.noise._sets import Outline, SensitivitySet, frozen_vector
 
-__all__ = ["OBJECTIVES", "gaussian_with_scales", "optimal_gaussian"]
-
-OBJECTIVES = ("total", "worst", "relative")
-"""What can be made small."""
-_UP = 1 + 2e-12  # covers the rounding of norms in a clip, and of the check itself
+__all__ = ["gaussian_along_axes", "gaussian_with_scales", "optimal_gaussian"]
 
 
+@within_floats
 def optimal_gaussian(
     sensitivity: SensitivitySet,
     *,
@@ -53,17 +57,22 @@ def optimal_gaussian(
         delta: in (0, 1).
         multiplier: instead of both, the noise per unit of sensitivity that an accountant asks for.
         objective: ``"total"``, the sum of E|noise_i|^power; ``"worst"``, the largest variance of a
-            coordinate; ``"relative"``, the sum over coordinates (blocks) of the expected squared
-            noise over the squared sensitivity.
+            coordinate; ``"relative"``, the sum over coordinates (blocks, if there is no basis) of
+            the expected squared noise over the squared sensitivity.
         weights: positive importance of every coordinate (or block) in the objective. They never
             touch the privacy constraint.
-        power: of the error, for ``"total"``; any number above 0.
+        power: of the error, for ``"total"``; above 0, at most 200.
 
     **Guarantee**: the loss is that of scalar Gaussian noise with the multiplier, for the adjacency
     of the set. The noise is of least error among all Gaussian noise for ``power=2``, and among
     noise independent along the axes otherwise, where `Certificate` has a gap of zero: Xiao, Wan and
     Devadas (2023), Theorems 4.3, 4.5, 4.6; Muthukrishnan and Kalyani, Theorem 4 and equation (9).
     Levelling under a cap, and weights, are derived in docs/theory/gaussian-noise.md.
+
+    With a basis, noise lies along its axes, and total variance (plain, or with weights of whole
+    blocks) is least as above. Any other error is made by coordinates, in which the axes mix: then
+    the certificate compares with noise along the axes of the basis alone, and for powers other
+    than 2 it claims nothing.
 
     Raises:
         ValueError: for no target or two, and for weights of the wrong shape.
@@ -78,17 +87,27 @@ def optimal_gaussian(
         >>> noise.loss.epsilon(delta=1e-6) <= 0.5
         True
     """
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {OBJECTIVES}, got objective={objective!r}")
+    p = checked_power(objective, power)
     z = _multiplier(epsilon, delta, multiplier)
-    p = _validate.positive(power=power)
-    if p != 2 and objective != "total":
-        raise ValueError(f"power belongs to objective='total', got {objective!r} and power={p!r}")
     if isinstance(sensitivity, FiniteSet | Polytope):
         return _numerical(sensitivity, z, objective, weights, p)
+    if isinstance(sensitivity, Box | Blocks) and turns(sensitivity, objective, weights, p):
+        return _turned(sensitivity, z, objective, weights, p)
     return _closed_form(sensitivity, z, objective, weights, p)
 
 
+@within_floats
+def gaussian_along_axes(
+    sensitivity: SensitivitySet, *, epsilon: float, delta: float, objective: str
+) -> GaussianNoise:
+    """Return the noise of least error along the axes of the set: those of its basis, if any."""
+    z = _multiplier(epsilon, delta, None)
+    if isinstance(sensitivity, FiniteSet | Polytope):
+        return _numerical(sensitivity, z, objective, None, 2.0)
+    return _closed_form(sensitivity, z, objective, None, 2.0)
+
+
+@within_floats
 def gaussian_with_scales(sensitivity: SensitivitySet, scales: ArrayLike) -> GaussianNoise:
     """Return the mechanism with the given standard deviation in every coordinate (or block).
 
@@ -114,7 +133,7 @@ def gaussian_with_scales(sensitivity: SensitivitySet, scales: ArrayLike) -> Gaus
     error = float(outline.ranks @ vector**2)
     statement = "scales as given; nothing is claimed about how small they could be"
     proof = Certificate(radius, error, 0.0, statement)
-    return _mechanism(sensitivity, outline, vector, 1 / (radius * _UP), "given", proof)
+    return _mechanism(sensitivity, outline, vector, 1 / (radius * ROOM), "given", proof)
 
 
 def _multiplier(epsilon: float | None, delta: float | None, multiplier: float | None) -> float:
@@ -138,21 +157,10 @@ def _multiplier(epsilon: float | None, delta: float | None, multiplier: float | 
 def _closed_form(
     sensitivity: SensitivitySet, z: float, objective: str, weights: ArrayLike | None, p: float
 ) -> GaussianNoise:
-    outline, costs = _costs(sensitivity, objective, weights)
-    if objective == "worst":
-        scales, bound, threshold = level_worst(outline, costs)
-    else:
-        scales, bound, threshold = level_total(outline, product(outline.ranks, costs), p)
-    scales *= _UP
-    radius = checked_radius(outline, scales, threshold / _UP**2)
-    if not radius <= 1 + 1e-9:
-        raise UnsoundConfiguration(
-            f"the scales leave a whitened length of {radius!r} where 1 is allowed; the bounds of "
-            "the set are too far apart for floating point"
-        )
-    if radius > 1:
-        scales *= radius * _UP
-        radius = checked_radius(outline, scales, threshold / (radius * _UP**2) ** 2)
+    outline, costs = weighed_outline(
+        sensitivity, lambda by_axis: sensitivity.outline(by_axis=by_axis), objective, weights
+    )
+    scales, bound, radius = unit_scales(outline, costs, objective, p)
     scales *= z
     radius /= z
     error, factor = _error(outline, costs, scales, objective, p)
@@ -160,30 +168,19 @@ def _closed_form(
     return _mechanism(sensitivity, outline, scales, z, objective, proof)
 
 
-def _costs(
-    sensitivity: SensitivitySet, objective: str, weights: ArrayLike | None
-) -> tuple[Outline, Vector]:
-    """Return the outline, and the weight of one direction of every block in the objective."""
-    outline = sensitivity.outline()
-    costs = np.broadcast_to(np.float64(1.0), outline.radii.shape)
-    if weights is not None:
-        given = checked_vector(weights, "weights", allow_zero=False)
-        if given.size != outline.radii.size and given.size == sensitivity.dimension:
-            outline = sensitivity.outline(by_axis=True)
-            if isinstance(sensitivity, Blocks):
-                starts = np.concatenate([[0], np.cumsum(sensitivity.ranks)[:-1]])
-                given = np.add.reduceat(given, starts) / sensitivity.ranks
-        if given.size != outline.radii.size:
-            raise ValueError(
-                f"weights must hold {sensitivity.dimension} numbers, or one per block, "
-                f"got {given.size}"
-            )
-        costs = given
-    if objective == "relative":
-        squares = np.square(outline.radii)
-        squares[squares == 0] = 1.0
-        costs = np.divide(costs, squares, out=squares)
-    return outline, costs
+def _turned(
+    sensitivity: Box | Blocks, z: float, objective: str, weights: ArrayLike | None, p: float
+) -> GaussianNoise:
+    """Return noise along the axes of a basis for an error that coordinates make."""
+    found = least_along_basis(sensitivity, objective, weights, p)
+    factor = 1.0 if p == 2 else normal_moment(p)
+    proof = Certificate(
+        found.radius / z,
+        found.error * factor * z**p,
+        found.lower_bound * factor * z**p,
+        found.statement,
+    )
+    return _mechanism(sensitivity, found.outline, found.scales * z, z, objective, proof)
 
 
 def _error(
@@ -240,14 +237,9 @@ def _numerical(
     if p != 2:
         raise ValueError(f"power must be 2 for a finite set, got power={p!r}")
     vectors = sensitivity.vectors
-    costs = np.ones(sensitivity.dimension)
-    if weights is not None:
-        costs = checked_vector(weights, "weights", allow_zero=False)
-        if costs.size != sensitivity.dimension:
-            raise ValueError(f"weights must hold {sensitivity.dimension} numbers, got {costs.size}")
+    costs = coordinate_weights(weights, sensitivity.dimension)
     if objective == "relative":
-        widths = np.abs(vectors).max(axis=0)
-        costs = costs / np.where(widths > 0, widths, 1.0) ** 2
+        costs = relative_weights(costs, np.abs(vectors).max(axis=0))
     span = span_of(vectors)
     inside = vectors @ span
     if objective == "worst":
@@ -274,10 +266,10 @@ def _from_axes(
         )
     coefficients = sensitivity.vectors @ axes
     unit = math.sqrt(float((coefficients**2 @ (1 / variances)).max()))
-    scales = np.sqrt(variances) * (z * unit * _UP)
+    scales = np.sqrt(variances) * (z * unit * ROOM)
     radius = math.sqrt(largest_quadratic(np.diag(scales**2), coefficients))
     proof = Certificate(
-        radius, value * (z * unit * _UP) ** 2, bound * z**2, "solved numerically, proof by duality"
+        radius, value * (z * unit * ROOM) ** 2, bound * z**2, "solved numerically, proof by duality"
     )
     if not radius <= (1 / z) * (1 + 1e-15):
         raise UnsoundConfiguration(f"a whitened length of {radius!r} is above 1 / {z!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,23 +11,35 @@ from numpy.typing import ArrayLike
 
 from taut import _validate
 from taut.errors import UnsoundConfiguration
-from taut.noise._blocks import Blocks
 from taut.noise._clipping import Vector
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._l1_outline import l1_outline, l1_radius, rooted
 from taut.noise._laplace_calibration import calibrated
 from taut.noise._laplace_noise import LaplaceNoise
 from taut.noise._laplace_solver import least_laplace
-from taut.noise._levelling import level_total, level_worst, levelled
+from taut.noise._levelling import (
+    ROOM,
+    largest_cost,
+    level_l1,
+    level_worst,
+    levelled,
+    product,
+    total_cost,
+)
+from taut.noise._magnitudes import within_floats
 from taut.noise._mechanism import Certificate
-from taut.noise._optimal_gaussian import OBJECTIVES
-from taut.noise._sets import Outline, SensitivitySet, frozen_vector
+from taut.noise._objectives import (
+    checked_power,
+    coordinate_weights,
+    relative_weights,
+    weighed_outline,
+)
+from taut.noise._sets import Outline, SensitivitySet
 
 __all__ = ["ACCOUNTINGS", "Shape", "laplace_shape", "optimal_laplace"]
 
 ACCOUNTINGS = ("exact", "corollary6", "pure")
 """How a positive delta is used."""
-_UP = 1 + 1e-11  # more than what the loss adds for rounding
 
 
 @dataclass(frozen=True)
@@ -35,8 +48,8 @@ class Shape:
 
     Attributes:
         pure: the scales of least error among those with a radius of one, by coordinate.
-        many: scales of least error for many coordinates, where only the sum of squared ratios
-            counts; the same as `pure` if there is nothing to choose.
+        many: returns scales of least error for many coordinates, where only the sum of squared
+            ratios counts; the same as `pure` if there is nothing to choose.
         loads: the weight of every coordinate in the error.
         power: of the error.
         worst: whether the error is the largest term, not the sum.
@@ -45,7 +58,7 @@ class Shape:
     """
 
     pure: Vector
-    many: Vector
+    many: Callable[[], Vector]
     loads: Vector
     power: float
     worst: bool
@@ -54,11 +67,12 @@ class Shape:
 
     def error(self, scales: Vector) -> float:
         """Return the error, E|noise|^p of a Laplace number being Gamma(p + 1) scale^p."""
-        terms = self.loads * scales**self.power
-        whole = float(terms.max() if self.worst else terms.sum())
-        return math.gamma(self.power + 1) * whole
+        if self.worst:
+            return 2 * largest_cost(self.loads, scales)
+        return math.gamma(self.power + 1) * total_cost(self.loads, scales, self.power)
 
 
+@within_floats
 def optimal_laplace(
     sensitivity: SensitivitySet,
     *,
@@ -103,20 +117,16 @@ def optimal_laplace(
         >>> noise.certificate.radius <= 0.5
         True
     """
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {OBJECTIVES}, got objective={objective!r}")
+    p = checked_power(objective, power)
     if accounting not in ACCOUNTINGS:
         raise ValueError(f"accounting must be one of {ACCOUNTINGS}, got accounting={accounting!r}")
     target, level = _validate.positive(epsilon=epsilon), _validate.below_one(delta=delta)
-    p = _validate.positive(power=power)
-    if p != 2 and objective != "total":
-        raise ValueError(f"power belongs to objective='total', got {objective!r} and power={p!r}")
     shape = laplace_shape(sensitivity, objective, weights, p)
     budget = target - math.log1p(-level) * (accounting == "corollary6")
     pure = _pure(sensitivity, objective, shape, budget)
     if level == 0 or accounting != "exact":
         return pure
-    scales = calibrated(sensitivity, target, level, pure.scales, shape.many, shape.error)
+    scales = calibrated(sensitivity, target, level, pure.scales, shape.many(), shape.error)
     statement = "calibrated by the certified accountant; nothing is claimed about the least noise"
     radius = l1_radius(sensitivity, scales)
     return LaplaceNoise(
@@ -125,11 +135,11 @@ def optimal_laplace(
 
 
 def _pure(sensitivity: SensitivitySet, objective: str, shape: Shape, budget: float) -> LaplaceNoise:
-    scales = shape.pure * (_UP / budget)
-    radius = l1_radius(sensitivity, scales)
+    scales = shape.pure * (ROOM / budget)
+    radius = l1_radius(sensitivity, scales, budget)
     if not radius <= budget:
-        scales = scales * (radius / budget * _UP)
-        radius = l1_radius(sensitivity, scales)
+        scales = scales * (radius / budget * ROOM)
+        radius = l1_radius(sensitivity, scales, budget)
     if not radius <= budget:
         raise UnsoundConfiguration(
             f"the scales leave a sum of ratios of {radius!r} where {budget!r} is allowed; the "
@@ -146,18 +156,26 @@ def laplace_shape(
 ) -> Shape:
     if isinstance(sensitivity, FiniteSet | Polytope):
         return _numerical(sensitivity, objective, weights, p)
-    outline, costs = _costs(sensitivity, objective, weights)
-    loads = outline.ranks * costs
-    roots = rooted(outline)
+    outline, costs = weighed_outline(
+        sensitivity,
+        lambda by_axis: l1_outline(sensitivity, by_axis=by_axis),
+        objective,
+        weights,
+    )
+    loads = product(outline.ranks, costs)
     if objective == "worst":
-        found, least, _ = level_worst(roots, np.sqrt(costs))
-        pure, many, bound = found**2, found**2, least**2
+        found, least, _ = level_worst(rooted(outline), np.sqrt(costs))
+        pure, bound = found**2, least**2
     else:
-        found, bound, _ = level_total(roots, loads, 2 * p)
-        pure = found**2
-        lengths = levelled(roots, loads)
+        pure, bound = level_l1(outline, loads, p)
+
+    def many() -> Vector:
+        if objective == "worst":
+            return _by_axis(outline, pure)
         # Per direction a length of l1 / rank; a sum of squared ratios is what Gaussian noise has.
-        many = (lengths**2 / outline.ranks / loads) ** (1 / (p + 2))
+        lengths = levelled(rooted(outline), loads)
+        return _by_axis(outline, (lengths**2 / outline.ranks / loads) ** (1 / (p + 2)))
+
     exact = outline.exact
     statement = (
         "closed form, least among independent Laplace noise"
@@ -166,7 +184,7 @@ def laplace_shape(
     )
     return Shape(
         _by_axis(outline, pure),
-        _by_axis(outline, many),
+        many,
         _by_axis(outline, costs),
         p,
         objective == "worst",
@@ -176,33 +194,9 @@ def laplace_shape(
 
 
 def _by_axis(outline: Outline, values: Vector) -> Vector:
-    if (outline.ranks == 1).all():
-        return np.array(values)
+    if values.size == outline.ranks.sum():
+        return values
     return np.repeat(values, outline.ranks.astype(np.int64))
-
-
-def _costs(
-    sensitivity: SensitivitySet, objective: str, weights: ArrayLike | None
-) -> tuple[Outline, Vector]:
-    """Return the outline, and the weight of one coordinate of every block in the objective."""
-    outline = l1_outline(sensitivity)
-    costs = np.ones(outline.radii.size)
-    if weights is not None:
-        given = frozen_vector(weights, "weights", allow_zero=False)
-        if given.size != outline.radii.size and given.size == sensitivity.dimension:
-            outline = l1_outline(sensitivity, by_axis=True)
-            if isinstance(sensitivity, Blocks):
-                starts = np.concatenate([[0], np.cumsum(sensitivity.ranks)[:-1]])
-                given = np.add.reduceat(given, starts) / sensitivity.ranks
-        if given.size != outline.radii.size:
-            raise ValueError(
-                f"weights must hold {sensitivity.dimension} numbers, or one per block, "
-                f"got {given.size}"
-            )
-        costs = given
-    if objective == "relative":
-        costs = costs / np.where(outline.radii > 0, outline.radii, 1.0) ** 2
-    return outline, costs
 
 
 def _numerical(
@@ -211,13 +205,9 @@ def _numerical(
     lengths = np.abs(sensitivity.vectors)
     widths = lengths.max(axis=0)
     moved = widths > 0
-    costs = np.ones(sensitivity.dimension)
-    if weights is not None:
-        costs = frozen_vector(weights, "weights", allow_zero=False)
-        if costs.size != sensitivity.dimension:
-            raise ValueError(f"weights must hold {sensitivity.dimension} numbers, got {costs.size}")
+    costs = coordinate_weights(weights, sensitivity.dimension)
     if objective == "relative":
-        costs = costs / np.where(moved, widths, 1.0) ** 2
+        costs = relative_weights(costs, widths)
     scales = np.zeros(sensitivity.dimension)
     if objective == "worst":
         largest = float((lengths @ np.sqrt(costs)).max())
@@ -227,4 +217,4 @@ def _numerical(
         found = least_laplace(lengths[:, moved], costs[moved], p)
         scales[moved], bound = found[0], found[2]
         statement = "solved numerically, proof by duality"
-    return Shape(scales, scales, costs, p, objective == "worst", bound, statement)
+    return Shape(scales, lambda: scales, costs, p, objective == "worst", bound, statement)

@@ -12,21 +12,32 @@ from numpy.typing import ArrayLike
 
 from taut import _validate
 from taut.errors import TautError
+from taut.noise._balls import LInfBall
 from taut.noise._baselines import iid_gaussian, iid_laplace, spr_gaussian, spr_laplace
+from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
 from taut.noise._clipping import Vector
 from taut.noise._disparity import Disparity, disparity, laplace_threshold
 from taut.noise._gaussian_noise import GaussianNoise
 from taut.noise._grouped import GroupedNoise, grouped_linf
 from taut.noise._laplace_noise import LaplaceNoise
+from taut.noise._magnitudes import check_size
 from taut.noise._mechanism import NoiseMechanism
-from taut.noise._optimal_gaussian import OBJECTIVES, optimal_gaussian
+from taut.noise._objectives import (
+    block_weights,
+    checked_power,
+    coordinate_weights,
+    relative_weights,
+)
+from taut.noise._optimal_gaussian import optimal_gaussian
 from taut.noise._optimal_laplace import optimal_laplace
-from taut.noise._sets import SensitivitySet, frozen_vector
+from taut.noise._sets import SensitivitySet
 from taut.noise._staircase import StaircaseNoise, staircase
 
 __all__ = ["NoiseOption", "Recommendation", "recommend"]
 
+_TOTAL = "Gaussian, least total"
+_MOST_WRITTEN = 1000  # coordinates, in data for JSON
 _MOST_CALIBRATED = 500  # coordinates, for which it takes two seconds
 
 
@@ -124,7 +135,7 @@ def recommend(
         delta: in [0, 1); with 0 only pure mechanisms are compared.
         objective: ``"total"``, the sum of E|noise_i|^power; ``"worst"``, the largest variance;
             ``"relative"``, the sum of variances over squared sensitivities.
-        weights: positive importance of every coordinate.
+        weights: positive importance of every coordinate (or block, if there is no basis).
         power: of the error, for ``"total"``.
 
     **Guarantee**: every option is (epsilon, delta)-private for the adjacency of the set, by its own
@@ -142,16 +153,13 @@ def recommend(
         >>> bool(found.best.error < found.options[-1].error / 2)
         True
     """
+    check_size(sensitivity)
     epsilon = _validate.positive(epsilon=epsilon)
     if not 0 <= _validate.finite(delta=delta) < 1:
         raise ValueError(f"delta must lie in [0, 1), got delta={delta!r}")
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {OBJECTIVES}, got objective={objective!r}")
-    p = _validate.positive(power=power)
-    if p != 2 and objective != "total":
-        raise ValueError(f"power belongs to objective='total', got {objective!r} and power={p!r}")
-    aim = _Aim(objective, _weights(weights, sensitivity.dimension), p, sensitivity)
-    options, left_out = [], {}
+    p = checked_power(objective, power)
+    aim = _Aim(objective, weights, _by_coordinate(weights, sensitivity), p, sensitivity)
+    options, left_out = [], _without_delta(delta)
     for name, guarantee, make in _candidates(sensitivity, epsilon, delta, aim):
         try:
             mechanism = make()
@@ -160,12 +168,17 @@ def recommend(
             continue
         if not _rounds_exactly(mechanism):
             guarantee += ", in floating point"
-        options.append(NoiseOption(name, mechanism, aim.error(mechanism), guarantee))
+        with np.errstate(all="ignore"):
+            error = aim.error(mechanism)
+        if math.isfinite(error):
+            options.append(NoiseOption(name, mechanism, error, guarantee))
+        else:
+            left_out[name] = "its error is beyond floating point; count in other units"
     if not options:
         listed = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ValueError(f"no mechanism applies to this set and budget ({listed})")
     options.sort(key=lambda option: option.error)
-    reasons = tuple(_reasons(sensitivity, epsilon, delta, objective, options))
+    reasons = tuple(_reasons(aim, epsilon, delta, options))
     return Recommendation(
         sensitivity, epsilon, float(delta), objective, tuple(options), reasons, left_out
     )
@@ -176,24 +189,38 @@ class _Aim:
     """What is made small, evaluated in one way for all mechanisms."""
 
     objective: str
+    given: ArrayLike | None
     weights: Vector | None
     power: float
     sensitivity: SensitivitySet
 
     def error(self, mechanism: NoiseMechanism) -> float:
-        power = self.power if self.objective == "total" else 2.0
-        errors = mechanism.coordinate_errors(power)
+        try:
+            errors = mechanism.coordinate_errors(self.power)
+        except ArithmeticError:  # moments of high powers
+            return math.inf
         if self.weights is not None:
             errors = errors * self.weights
         if self.objective == "worst":
             return float(errors.max())
         if self.objective == "relative":
-            reach = self.sensitivity.reach()
-            errors = errors[reach > 0] / reach[reach > 0] ** 2
+            errors = relative_weights(errors, self.sensitivity.reach())
         return float(errors.sum())
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the total variance."""
+        return self.objective == "total" and self.weights is None and self.power == 2
+
     def arguments(self) -> dict[str, Any]:
-        return {"objective": self.objective, "weights": self.weights, "power": self.power}
+        return {"objective": self.objective, "weights": self.given, "power": self.power}
+
+    def summed(self) -> Vector | None:
+        """Return the weights with which it is a sum over coordinates, for what knows sums only."""
+        if self.objective != "relative":
+            return self.weights
+        d = self.sensitivity.dimension
+        return relative_weights(coordinate_weights(self.weights, d), self.sensitivity.reach())
 
 
 def _candidates(
@@ -203,27 +230,37 @@ def _candidates(
     budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta}
     both = f"({epsilon:g}, {delta:g})"
     pure = f"pure, epsilon = {epsilon:g}"
+    fitted = aim.arguments()
     if delta > 0:
-        fitted = aim.arguments()
         yield "Gaussian", both, lambda: optimal_gaussian(sensitivity, **budget, **fitted)
+        if not aim.is_plain:
+            yield _TOTAL, both, lambda: optimal_gaussian(sensitivity, **budget)
         yield "Gaussian, i.i.d.", both, lambda: iid_gaussian(sensitivity, **budget)
         yield "Gaussian, equal shares", both, lambda: spr_gaussian(sensitivity, **budget)
         yield "Laplace", both, lambda: _calibrated_laplace(sensitivity, **budget, **fitted)
-    yield (
-        "Laplace, pure",
-        pure,
-        lambda: optimal_laplace(sensitivity, epsilon=epsilon, **aim.arguments()),
-    )
+    yield "Laplace, pure", pure, lambda: optimal_laplace(sensitivity, epsilon=epsilon, **fitted)
     yield "Laplace, i.i.d.", pure, lambda: iid_laplace(sensitivity, epsilon=epsilon)
     yield "Laplace, equal shares", pure, lambda: spr_laplace(sensitivity, epsilon=epsilon)
-    if isinstance(sensitivity, Box):
-        yield (
-            "grouped l_inf",
-            pure,
-            lambda: grouped_linf(sensitivity, epsilon=epsilon, weights=aim.weights),
-        )
-    if sensitivity.dimension <= 2:
-        yield "staircase", pure, lambda: staircase(sensitivity, epsilon=epsilon, power=aim.power)
+    summed = aim.summed()
+    yield "grouped l_inf", pure, lambda: _grouped(sensitivity, epsilon, summed)
+    yield (
+        "staircase",
+        pure,
+        lambda: staircase(sensitivity, epsilon=epsilon, power=aim.power, weights=summed),
+    )
+
+
+def _without_delta(delta: float) -> dict[str, str]:
+    """Return why there is no approximate promise, if there is none."""
+    if delta > 0:
+        return {}
+    return dict.fromkeys(("Gaussian", "Laplace"), "needs a delta above 0")
+
+
+def _grouped(sensitivity: SensitivitySet, epsilon: float, weights: Vector | None) -> GroupedNoise:
+    if not isinstance(sensitivity, Box | LInfBall):
+        raise ValueError(f"is for boxes, and the set is of the kind {type(sensitivity).__name__}")
+    return grouped_linf(sensitivity, epsilon=epsilon, weights=weights)
 
 
 def _calibrated_laplace(sensitivity: SensitivitySet, **arguments: Any) -> NoiseMechanism:
@@ -235,13 +272,7 @@ def _calibrated_laplace(sensitivity: SensitivitySet, **arguments: Any) -> NoiseM
     return optimal_laplace(sensitivity, **arguments)
 
 
-def _reasons(
-    sensitivity: SensitivitySet,
-    epsilon: float,
-    delta: float,
-    objective: str,
-    options: list[NoiseOption],
-) -> Iterator[str]:
+def _reasons(aim: _Aim, epsilon: float, delta: float, options: list[NoiseOption]) -> Iterator[str]:
     best = options[0]
     errors = {option.name: option.error for option in options}
     yield f"{best.name} has the least error: {best.error:.6g}, with {best.guarantee}."
@@ -252,10 +283,19 @@ def _reasons(
             f"Independent noise of one size ({family}, i.i.d.) has {usual / best.error:.4g} times "
             "that error."
         )
-    if objective == "total" and isinstance(sensitivity, Box) and sensitivity.basis is None:
-        yield from _box_reasons(sensitivity, epsilon, delta, errors)
-    for note in sensitivity.notes:
+    if aim.is_plain and isinstance(aim.sensitivity, Box) and _is_free(aim.sensitivity):
+        yield from _box_reasons(aim.sensitivity, epsilon, delta, errors)
+    if "grouped l_inf" in errors and "Laplace, pure" in errors:
+        gain = errors["Laplace, pure"] / errors["grouped l_inf"]
+        if gain > 1 + 1e-9:
+            yield f"Noise that is uniform in boxes of coordinates gains {gain:.4g}x over Laplace."
+    for note in aim.sensitivity.notes:
         yield f"Note: {note}."
+
+
+def _is_free(box: Box) -> bool:
+    """Say whether the widths are all there is to a box: what K_eff and Gini speak of."""
+    return box.basis is None and box.l1 is None and box.l2 is None
 
 
 def _box_reasons(box: Box, epsilon: float, delta: float, errors: dict[str, float]) -> Iterator[str]:
@@ -265,12 +305,8 @@ def _box_reasons(box: Box, epsilon: float, delta: float, errors: dict[str, float
         f"gains {found.gain_gaussian:.4g}x (Gaussian) or {found.gain_laplace:.4g}x (Laplace) over "
         "noise of one size."
     )
-    if delta > 0 and box.l1 is None and box.l2 is None and "Laplace, pure" in errors:
+    if delta > 0 and "Laplace, pure" in errors:
         yield _rule(found, laplace_threshold(epsilon, delta))
-    if "grouped l_inf" in errors and "Laplace, pure" in errors:
-        gain = errors["Laplace, pure"] / errors["grouped l_inf"]
-        if gain > 1 + 1e-9:
-            yield f"Noise that is uniform in boxes of coordinates gains {gain:.4g}x over Laplace."
 
 
 def _rule(found: Disparity, threshold: float) -> str:
@@ -288,24 +324,38 @@ def _rounds_exactly(mechanism: NoiseMechanism) -> bool:
     return isinstance(mechanism, LaplaceNoise | GroupedNoise | StaircaseNoise)
 
 
-def _weights(weights: ArrayLike | None, dimension: int) -> Vector | None:
+def _by_coordinate(weights: ArrayLike | None, sensitivity: SensitivitySet) -> Vector | None:
+    """Return one weight per coordinate, those of blocks spread over their coordinates."""
     if weights is None:
         return None
-    vector = frozen_vector(weights, "weights", allow_zero=False)
-    if vector.size != dimension:
-        raise ValueError(f"weights must hold {dimension} numbers, got {vector.size}")
-    return vector
+    if isinstance(sensitivity, Blocks) and np.shape(weights) != (sensitivity.dimension,):
+        per_block = block_weights(sensitivity, weights, len(sensitivity.ranks))
+        assert per_block is not None
+        if sensitivity.basis is not None:
+            raise ValueError(
+                f"weights must hold {sensitivity.dimension} numbers, one per coordinate, as blocks "
+                f"in a basis mix them, got {per_block.size}; optimal_gaussian takes those of blocks"
+            )
+        return np.repeat(per_block, sensitivity.ranks)
+    return coordinate_weights(weights, sensitivity.dimension)
 
 
 def _option_to_dict(option: NoiseOption) -> dict[str, Any]:
-    scales = getattr(option.mechanism, "scales", None)
-    few = scales is not None and scales.size <= 1000
-    lower = option.mechanism.certificate.lower_bound
-    return {
+    mechanism = option.mechanism
+    scales = getattr(mechanism, "scales", None)
+    few = mechanism.sensitivity.dimension <= _MOST_WRITTEN
+    lower = mechanism.certificate.lower_bound
+    data: dict[str, Any] = {
         "name": option.name,
         "error": option.error,
         "guarantee": option.guarantee,
-        "argument": option.mechanism.certificate.statement,
+        "argument": mechanism.certificate.statement,
         "lower_bound": lower if math.isfinite(lower) else None,
-        "scales": np.asarray(scales).tolist() if few else None,
+        "scales": np.asarray(scales).tolist() if few and scales is not None else None,
     }
+    if isinstance(mechanism, GroupedNoise) and few:
+        data["groups"] = [group.tolist() for group in mechanism.groups]
+        data["budgets"] = mechanism.budgets.tolist()
+    if isinstance(mechanism, StaircaseNoise):
+        data["gamma"] = mechanism.gamma
+    return data

@@ -23,6 +23,7 @@ from taut.noise._subspaces import Subspaces, with_complement
 
 __all__ = ["PrivateSecondMoment", "private_second_moment"]
 
+_LARGEST = 1e34
 _MOST = 4096  # coordinates: a symmetric matrix has half their square of numbers
 
 
@@ -114,10 +115,13 @@ def private_second_moment(
     one changes it by at most √2 clip², as <x xᵀ, y yᵀ> = <x, y>² is not negative. In the
     coordinates (x_ii, √2 x_ij), i < j, that norm is l2, and the noise is isotropic. Its entries
     have standard deviation clip²/mu on the diagonal and clip²/(√2 mu) beside it, and every x
-    with ||x|| = clip is hidden exactly as well as promised. Noise is added in floating point.
+    with ||x|| = clip is hidden exactly as well as promised. Noise is added exactly, on a public
+    grid, as by any `GaussianNoise` without a basis. The sum before it is one of floats, whose
+    rounding the loss does not cover (Casacuberta, Shoemate, Vadhan and Wagaman 2022).
 
     Raises:
-        ValueError: for more than 4096 coordinates, where the matrix would not be practical.
+        ValueError: for more than 4096 coordinates, where the matrix would not be practical, and for
+            a clip whose fourth power leaves floating point.
 
     Example:
         >>> from taut.noise import private_second_moment
@@ -128,6 +132,11 @@ def private_second_moment(
         True
     """
     radius = _validate.positive(clip=clip)
+    if not 1 / _LARGEST <= radius <= _LARGEST:
+        raise ValueError(
+            f"clip must lie between {1 / _LARGEST:g} and {_LARGEST:g}, got clip={clip!r}; count in "
+            "other units, as products of entries are released"
+        )
     relation = as_adjacency(adjacency)
     if np.ndim(rows) != 2 or not 0 < np.shape(rows)[1] <= _MOST:
         raise ValueError(

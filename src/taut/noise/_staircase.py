@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from taut import _validate
 from taut.accounting import PrivacyLoss, pure
@@ -14,7 +15,10 @@ from taut.errors import UnsoundConfiguration
 from taut.noise._clipping import Vector
 from taut.noise._exact_release import ExactRelease
 from taut.noise._l1_outline import l1_radius
+from taut.noise._levelling import ROOM
+from taut.noise._magnitudes import within_floats
 from taut.noise._mechanism import Certificate, NoiseMechanism
+from taut.noise._objectives import checked_power, coordinate_weights
 from taut.noise._optimal_laplace import laplace_shape
 from taut.noise._secure import RandomSource, default_generator
 from taut.noise._sets import SensitivitySet
@@ -22,7 +26,6 @@ from taut.noise._staircase_release import RoundedStaircase, draw_ball
 
 __all__ = ["StaircaseNoise", "radial_moment", "staircase"]
 
-_UP = 1 + 1e-11
 _LEAST = 1e-3  # of epsilon: below, steps are so many that the density is that of Laplace noise
 _TAIL = 60.0  # sums for moments end where the density has fallen by exp(-60)
 _FINEST = 2.0**-16  # of a unit: the grid is made for noise of at least this size
@@ -101,13 +104,21 @@ class StaircaseNoise(NoiseMechanism):
         return np.where(self.scales > 0, vector, 0.0)
 
 
-def staircase(sensitivity: SensitivitySet, *, epsilon: float, power: float = 1.0) -> StaircaseNoise:
+@within_floats
+def staircase(
+    sensitivity: SensitivitySet,
+    *,
+    epsilon: float,
+    power: float = 1.0,
+    weights: ArrayLike | None = None,
+) -> StaircaseNoise:
     """Return staircase noise for a set in one or two dimensions.
 
     Args:
         sensitivity: a set without a basis, of dimension 1 or 2.
         epsilon: the promise to keep, from 0.001 to 100.
         power: the error is the sum of E|noise_i|^power.
+        weights: positive importance of every coordinate in it.
 
     **Guarantee**: epsilon-DP. In one dimension it is of least error among all noise with a pure
     promise, for powers of 1 and 2 (Geng and Viswanath 2016). In two
@@ -124,7 +135,7 @@ def staircase(sensitivity: SensitivitySet, *, epsilon: float, power: float = 1.0
         >>> round(staircase(Box([0.85, 0.15]), epsilon=0.5).error, 4)
         3.4251
     """
-    target, p = _validate.positive(epsilon=epsilon), _validate.positive(power=power)
+    target, p = _validate.positive(epsilon=epsilon), checked_power("total", power)
     if not _LEAST <= target <= 100:
         raise ValueError(
             f"epsilon must lie between {_LEAST} and 100, got epsilon={epsilon!r}; "
@@ -135,7 +146,7 @@ def staircase(sensitivity: SensitivitySet, *, epsilon: float, power: float = 1.0
             f"sensitivity must have one or two dimensions, got {sensitivity.dimension}; "
             "use grouped_linf or optimal_laplace"
         )
-    scales = laplace_shape(sensitivity, "total", None, p).pure * _UP
+    scales = laplace_shape(sensitivity, "total", weights, p).pure * ROOM
     if not (scales > 0).all():
         raise ValueError("sensitivity must not have widths of zero; leave those coordinates out")
     radius = l1_radius(sensitivity, scales)
@@ -144,12 +155,13 @@ def staircase(sensitivity: SensitivitySet, *, epsilon: float, power: float = 1.0
     scales.setflags(write=False)
     n = sensitivity.dimension
     gamma = _best_gamma(target, n, p)
-    error = _entry_moment(target, gamma, n, p) * float((scales**p).sum())
+    loads = coordinate_weights(weights, n)
+    error = _entry_moment(target, gamma, n, p) * float(loads @ scales**p)
     optimal = n == 1 and p in (1.0, 2.0)
     proof = Certificate(
         radius * target,
         error,
-        error / _UP**p if optimal else 0.0,
+        error / ROOM**p if optimal else 0.0,
         "least among all noise with a pure promise" if optimal else "the best width of steps",
     )
     return StaircaseNoise(sensitivity, "total", proof, target, gamma, scales, p)
@@ -178,12 +190,18 @@ def _balls(epsilon: float, gamma: float, n: int) -> tuple[Vector, Vector]:
 
 
 def _best_gamma(epsilon: float, n: int, p: float) -> float:
-    """Return the part of a step with the least error: a grid, then the golden section."""
+    """Return the part of a step with the least error: a grid, then the golden section of its log.
+
+    It falls like exp(-epsilon / 2) and faster for high powers, never below exp(-epsilon).
+    """
     grid = np.linspace(0.0, 1.0, 65)[1:-1]
+    if epsilon > 4:
+        grid = np.concatenate([np.geomspace(math.exp(-epsilon), grid[0], 192)[:-1], grid])
     best = int(np.argmin([radial_moment(epsilon, float(g), n, p) for g in grid]))
-    low, high = grid[best] - 1 / 64, grid[best] + 1 / 64
+    low = math.log(grid[best - 1] if best else grid[0] / 2)
+    high = math.log(grid[best + 1] if best + 1 < grid.size else 1.0)
     for _ in range(40):
         left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        one, two = (radial_moment(epsilon, float(g), n, p) for g in (left, right))
+        one, two = (radial_moment(epsilon, math.exp(g), n, p) for g in (left, right))
         low, high = (low, right) if one < two else (left, high)
-    return float((low + high) / 2)
+    return math.exp((low + high) / 2)

@@ -1,0 +1,36 @@
+"""Numbers as arrays, without what a conversion to floats would silently change."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from numbers import Real
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from taut._validate import WrongType
+
+__all__ = ["real_numbers"]
+
+
+def real_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return real numbers as an array of float64, not copied if it is one.
+
+    Raises:
+        ValueError: for ragged lists and text; for masked entries, whose mask a conversion drops;
+            for complex numbers, which lose a part; and for booleans, which are seldom meant.
+    """
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} must not have masked entries; fill or leave them out first")
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name} must be numbers in rows of one length, got {values!r}") from None
+    if array.dtype.kind in "iuf":
+        return np.asarray(array, dtype=np.float64)
+    if array.dtype.kind == "O" and all(isinstance(entry, Real | Decimal) for entry in array.flat):
+        return np.asarray(array, dtype=np.float64)
+    raise WrongType(
+        f"{name} must be real numbers, got an array of the type {array.dtype}; convert it with "
+        ".astype(float) if that is meant"
+    )

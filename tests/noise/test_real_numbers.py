@@ -1,0 +1,54 @@
+"""Conversions to floats lose nothing without a word."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from taut.noise import Box, optimal_gaussian, optimal_laplace
+from taut.noise._real_numbers import real_numbers
+
+BAD = [
+    (np.ma.masked_array([1.0, 2.0], mask=[False, True]), "must not have masked entries"),
+    (np.array([1.0, 2.0j]), "must be real numbers, got an array of the type complex128"),
+    ([True, False], "must be real numbers, got an array of the type bool"),
+    (["1", "2"], "must be real numbers"),
+    ([1.0, [2.0]], "must be numbers in rows of one length"),
+    ([1.0, None], "must be real numbers"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), BAD)
+def test_refused(values, message):
+    with pytest.raises(ValueError, match=f"widths {message}"):
+        real_numbers(values, "widths")
+
+
+@pytest.mark.parametrize(("values", "message"), BAD)
+@pytest.mark.parametrize("make", [optimal_gaussian, optimal_laplace])
+def test_weights(make, values, message):
+    with pytest.raises(ValueError, match=f"weights {message}"):
+        make(Box([1.0, 2.0]), epsilon=1.0, delta=1e-6, weights=values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, 2],
+        np.array([1, 2], dtype=np.uint8),
+        np.array([1, 2], dtype=np.float32),
+        [Decimal(1), Decimal(2)],
+        [Fraction(1), 2],
+        np.ma.masked_array([1.0, 2.0], mask=False),
+    ],
+)
+def test_kept(values):
+    found = real_numbers(values, "widths")
+    assert found.dtype == np.float64
+    assert found.tolist() == [1.0, 2.0]
+
+
+def test_not_copied():
+    values = np.array([1.0, 2.0])
+    assert real_numbers(values, "widths") is values
