@@ -38,6 +38,7 @@ __all__ = ["NoiseOption", "Recommendation", "recommend"]
 
 _TOTAL = "Gaussian, least total"
 _MOST_WRITTEN = 1000  # coordinates, in data for JSON
+_AS_GOOD = 1.001
 _MOST_CALIBRATED = 500  # coordinates, for which it takes two seconds
 
 
@@ -129,6 +130,8 @@ def recommend(
 ) -> Recommendation:
     """Return every valid mechanism for a set, ranked by its predicted error.
 
+    Of those within 0.1 % of the least error, one with a pure promise comes first.
+
     Args:
         sensitivity: what one record can change; for replace-one, a set of ``differences()``.
         epsilon: the promise, above 0.
@@ -177,7 +180,7 @@ def recommend(
     if not options:
         listed = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ValueError(f"no mechanism applies to this set and budget ({listed})")
-    options.sort(key=lambda option: option.error)
+    _rank(options)
     reasons = tuple(_reasons(aim, epsilon, delta, options))
     return Recommendation(
         sensitivity, epsilon, float(delta), objective, tuple(options), reasons, left_out
@@ -272,10 +275,18 @@ def _calibrated_laplace(sensitivity: SensitivitySet, **arguments: Any) -> NoiseM
     return optimal_laplace(sensitivity, **arguments)
 
 
+def _rank(options: list[NoiseOption]) -> None:
+    """Sort by error; of those that are as good as the best, a pure promise comes first."""
+    limit = _AS_GOOD * min(option.error for option in options)
+    options.sort(key=lambda option: (option.error > limit, option.error))
+    options.sort(key=lambda option: option.error > limit or not option.is_pure)
+
+
 def _reasons(aim: _Aim, epsilon: float, delta: float, options: list[NoiseOption]) -> Iterator[str]:
     best = options[0]
     errors = {option.name: option.error for option in options}
-    yield f"{best.name} has the least error: {best.error:.6g}, with {best.guarantee}."
+    close = "" if best.error == min(errors.values()) else ", up to 0.1 %, and a pure promise"
+    yield f"{best.name} has the least error{close}: {best.error:.6g}, with {best.guarantee}."
     family = "Gaussian" if best.name.startswith("Gaussian") else "Laplace"
     usual = errors.get(f"{family}, i.i.d.")
     if usual is not None and usual > best.error * (1 + 1e-9):
