@@ -18,10 +18,12 @@ from taut.noise import (
     LInfBall,
     LpIntersection,
     NoiseMechanism,
+    NoiseOption,
     SeededForExperiments,
     grouped_linf,
     recommend,
 )
+from taut.noise._recommend import rank
 
 SETS = [
     Box([1.0, 4.0, 9.0, 16.0]),
@@ -128,9 +130,14 @@ def test_many_coordinates_leave_slow_calibration_out():
 
 
 def test_a_pure_promise_is_preferred_among_equals():
-    found = recommend(Box([10.0, 1.0, 200.0]), 1.0, 1e-6)
-    assert found.best.is_pure
-    assert "a pure promise" in found.reasons[0]
+    errors = {"worst": 2.0, "approximate": 1.0, "pure, as good": 1.0005, "pure, worse": 1.5}
+    options = [
+        NoiseOption(name, None, error, name if "pure" in name else "(1, 1e-6)")
+        for name, error in errors.items()
+    ]
+    rank(options)
+    names = [option.name for option in options]
+    assert names == ["pure, as good", "approximate", "pure, worse", "worst"]
 
 
 def test_json_and_table():

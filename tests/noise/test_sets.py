@@ -432,11 +432,11 @@ def test_radii_cannot_be_changed():
 @pytest.mark.parametrize(
     ("widths", "message"),
     [
-        (np.ma.masked_invalid([1.0, np.nan]), "must not be masked"),
-        ([1.0, 2j], "must hold real numbers"),
-        ([True, False], "must hold real numbers"),
-        (["1", "2"], "must hold real numbers"),
-        ([1, 10**400], "must hold real numbers"),
+        (np.ma.masked_invalid([1.0, np.nan]), "must not have masked"),
+        ([1.0, 2j], "must be (real )?numbers"),
+        ([True, False], "must be (real )?numbers"),
+        (["1", "2"], "must be (real )?numbers"),
+        ([1, 10**400], "below 1e308"),
         ([[1.0], [1.0, 2.0]], "rows of one length"),
     ],
 )

@@ -7,7 +7,6 @@ bound to the last digit: a sensitivity set checks what it clipped, in the type t
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +24,6 @@ __all__ = [
     "clip_lp",
     "project_l1",
     "project_l2_box",
-    "real_numbers",
     "row_norms",
 ]
 
@@ -33,26 +31,6 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 NON_FINITE = ("zero", "raise")
 """What may happen to a row with a NaN or an infinity: it becomes the zero row, or an error."""
-
-
-def real_numbers(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Return the values as an array, or refuse what NumPy would silently turn into numbers.
-
-    Raises:
-        ValueError: for masked, complex and boolean values, text, integers beyond float64, and rows
-            of different lengths.
-    """
-    if np.ma.is_masked(values):
-        raise ValueError(f"{name} must not be masked; fill the gaps, such as with zeros")
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind == "O":
-            array = array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must hold real numbers in rows of one length: {error}") from None
-    if array.dtype.kind not in "iuf":
-        raise ValueError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    return array
 
 
 def as_table(rows: ArrayLike, dimension: int, non_finite: str = "zero") -> Matrix:

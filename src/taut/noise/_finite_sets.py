@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from taut.accounting import Adjacency
-from taut.noise._clipping import Matrix, Vector, real_numbers, row_norms
+from taut.noise._clipping import Matrix, Vector, row_norms
+from taut.noise._real_numbers import real_numbers
 from taut.noise._sets import SensitivitySet, Source
 
 __all__ = ["FiniteSet", "Polytope"]
@@ -31,7 +32,7 @@ class _Vectors(SensitivitySet):
         source: Source | str = Source.DECLARED,
     ) -> None:
         self._begin(adjacency, source)
-        table = np.array(real_numbers(vectors, "vectors"), dtype=np.float64)
+        table = np.array(real_numbers(vectors, "vectors"))
         if table.ndim != 2 or not table.size:
             raise ValueError(
                 f"vectors must be a table with one vector per row, got shape {table.shape}"

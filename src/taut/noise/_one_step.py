@@ -94,8 +94,8 @@ def one_step(
         >>> vectors = 0.1 + spread * np.random.default_rng(0).normal(size=(500, 20))
         >>> sets = {"ball": L2Ball(20, 3.0), "blocks": Blocks([2, 18], l2=[2.9, 0.75])}
         >>> rows = one_step(vectors, sets, rate=0.1, multiplier=1.0, provenance="public")
-        >>> [round(row.noise_variance, 4) for row in rows]
-        [0.072, 0.0212]
+        >>> print(*(round(row.noise_variance, 4) for row in rows))
+        0.072 0.0212
     """
     table = public_rows(vectors, provenance).astype(np.float64)
     q = _validate.positive(rate=_validate.probability(rate=rate))

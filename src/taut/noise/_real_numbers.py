@@ -29,7 +29,10 @@ def real_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
     if array.dtype.kind in "iuf":
         return np.asarray(array, dtype=np.float64)
     if array.dtype.kind == "O" and all(isinstance(entry, Real | Decimal) for entry in array.flat):
-        return np.asarray(array, dtype=np.float64)
+        try:
+            return np.asarray(array, dtype=np.float64)
+        except OverflowError:
+            raise ValueError(f"{name} must be numbers below 1e308; count in other units") from None
     raise WrongType(
         f"{name} must be real numbers, got an array of the type {array.dtype}; convert it with "
         ".astype(float) if that is meant"

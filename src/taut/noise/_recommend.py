@@ -34,7 +34,7 @@ from taut.noise._optimal_laplace import optimal_laplace
 from taut.noise._sets import SensitivitySet
 from taut.noise._staircase import StaircaseNoise, staircase
 
-__all__ = ["NoiseOption", "Recommendation", "recommend"]
+__all__ = ["NoiseOption", "Recommendation", "rank", "recommend"]
 
 _TOTAL = "Gaussian, least total"
 _MOST_WRITTEN = 1000  # coordinates, in data for JSON
@@ -180,7 +180,7 @@ def recommend(
     if not options:
         listed = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ValueError(f"no mechanism applies to this set and budget ({listed})")
-    _rank(options)
+    rank(options)
     reasons = tuple(_reasons(aim, epsilon, delta, options))
     return Recommendation(
         sensitivity, epsilon, float(delta), objective, tuple(options), reasons, left_out
@@ -275,7 +275,7 @@ def _calibrated_laplace(sensitivity: SensitivitySet, **arguments: Any) -> NoiseM
     return optimal_laplace(sensitivity, **arguments)
 
 
-def _rank(options: list[NoiseOption]) -> None:
+def rank(options: list[NoiseOption]) -> None:
     """Sort by error; of those that are as good as the best, a pure promise comes first."""
     limit = _AS_GOOD * min(option.error for option in options)
     options.sort(key=lambda option: (option.error > limit, option.error))

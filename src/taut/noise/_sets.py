@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 from taut.accounting import Adjacency
 from taut.accounting._adjacency import as_adjacency
 from taut.errors import UnsoundConfiguration
-from taut.noise._clipping import Matrix, Vector, as_table, real_numbers
+from taut.noise._clipping import Matrix, Vector, as_table
+from taut.noise._real_numbers import real_numbers
 
 __all__ = [
     "SMALLEST_IN_BASIS",
@@ -163,7 +164,8 @@ class SensitivitySet(ABC):
             )
         given = real_numbers(rows, "rows")
         table = as_table(given, self.dimension, non_finite)
-        kept = given.dtype if given.dtype in (np.float32, np.float16) else np.dtype(np.float64)
+        own = np.asarray(rows).dtype
+        kept = own if own in (np.float32, np.float16) else np.dtype(np.float64)
         clipped = self._inside(self._project(table).astype(kept))
         return clipped.reshape(given.shape)
 
@@ -287,15 +289,14 @@ def in_basis(rows: Matrix, basis: Matrix | None) -> Matrix:
 
 def frozen_vector(values: ArrayLike, name: str, *, allow_zero: bool) -> Vector:
     """Return finite numbers above zero (or, on request, at least zero) as a read-only vector."""
-    copied = np.array(real_numbers(values, name), dtype=np.float64)
-    vector = checked_vector(copied, name, allow_zero=allow_zero)
+    vector = checked_vector(np.array(real_numbers(values, name)), name, allow_zero=allow_zero)
     vector.setflags(write=False)
     return vector
 
 
 def checked_vector(values: ArrayLike, name: str, *, allow_zero: bool) -> Vector:
     """Return finite numbers above zero (or at least zero) as a vector, not copied if it is one."""
-    vector = np.asarray(real_numbers(values, name), dtype=np.float64)
+    vector = real_numbers(values, name)
     if vector.ndim != 1 or not vector.size:
         raise ValueError(f"{name} must be a non-empty vector, got shape {vector.shape}")
     smallest, largest = float(vector.min()), float(vector.max())  # NaN comes through

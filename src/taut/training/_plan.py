@@ -166,8 +166,9 @@ class Plan:
             ...     examples=1_000, batch_size=100, steps=50, noise_multiplier=2.0, delta=1e-5,
             ...     clipping=FlatClip(0.5),
             ... )
-            >>> [round(scale, 6) for scale in plan.noise_scales({"weight": 20, "bias": 2})]
-            [1.0]
+            >>> (scale,) = plan.noise_scales({"weight": 20, "bias": 2})
+            >>> round(scale, 6)
+            1.0
         """
         names, counts = list(sizes), [_validate.positive_integer(size=n) for n in sizes.values()]
         if not names:
