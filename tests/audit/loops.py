@@ -1,8 +1,4 @@
-"""Training loops on given gradients: one that keeps its plan, and ones with a mistake each.
-
-They are written for many runs at once: `gradients` is (examples, coordinates), what is returned
-(steps, coordinates) for one seed.
-"""
+"""Training loops on given gradients: two that keep their plan, and others with a mistake each."""
 
 import numpy as np
 
@@ -122,6 +118,10 @@ class ClippedAtTwice(Sound):
 
     def clipped(self, rows):
         return 2 * super().clipped(rows / 2)
+
+
+class FixedSizeClippedAtTwice(ClippedAtTwice, FixedSize):
+    """The same mistake with batches of one size."""
 
 
 class NoiseOfOneSeed(Sound):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,8 @@ from taut.errors import UnsoundConfiguration
 __all__ = ["Claim", "epsilon_at_least"]
 
 _POINTS = 24
+_SHARP = 1e-2  # relative: runs resolve no more
+_LARGEST = 700.0  # the exponential function ends at 709
 _ONE_SIDED = (Adjacency.ADD, Adjacency.REMOVE)
 
 
@@ -37,16 +40,10 @@ class Claim:
                 f"{str(loss.adjacency)!r}; make the loss for 'add_remove'"
             )
         self.delta = _validate.below_one(delta=delta)
-        self.epsilon = loss.epsilon(self.delta)
-        if not math.isfinite(self.epsilon):
-            raise ValueError(
-                f"claimed promises nothing at delta={delta!r}; give the delta that it was made for"
-            )
-        # Denser near zero, where the false-positive rates lie that few trials can resolve.
-        grid = self.epsilon * np.linspace(0.0, 1.0, _POINTS) ** 1.5
-        deltas = [loss.delta(float(epsilon)) for epsilon in grid[:-1]]
-        self._factors: NDArray[np.float64] = np.exp(np.minimum(grid, 700.0))
-        self._deltas: NDArray[np.float64] = np.array([*deltas, self.delta])
+        curve = _curve(loss, self.delta)
+        self.epsilon = float(curve[0, -1])
+        self._factors: NDArray[np.float64] = np.exp(np.minimum(curve[0], _LARGEST))
+        self._deltas: NDArray[np.float64] = curve[1]
 
     def allowed(self, fpr: ArrayLike) -> NDArray[np.float64]:
         """Return upper bounds on the true-positive rate at these false-positive rates."""
@@ -54,6 +51,20 @@ class Claim:
         direct = self._deltas + self._factors * rate
         complement = 1.0 - (1.0 - rate - self._deltas) / self._factors
         return np.asarray(np.minimum(direct, complement).min(-1).clip(0.0, 1.0))
+
+
+@lru_cache(maxsize=32)
+def _curve(loss: PrivacyLoss, delta: float) -> NDArray[np.float64]:
+    """Return pairs of epsilon and certified delta, the last of them at the given delta."""
+    last = loss.epsilon(delta)
+    if not math.isfinite(last):
+        raise ValueError(
+            f"claimed promises nothing at delta={delta!r}; give the delta that it was made for"
+        )
+    # Denser near zero, where the false-positive rates lie that few trials can resolve.
+    grid = last * np.linspace(0.0, 1.0, _POINTS) ** 1.5
+    deltas = [loss.delta(float(epsilon), _SHARP) for epsilon in grid[:-1]]
+    return np.array([grid, [*deltas, delta]])
 
 
 def epsilon_at_least(tpr: ArrayLike, fpr: ArrayLike, delta: float) -> NDArray[np.float64]:

@@ -37,7 +37,7 @@ def audit_plan(
         confidence: the probability that an engine which keeps its claim passes.
         seed: of all runs; by default batches and noise come from the secure generator.
         engine: "gradient" is a loop over `PrivateLoader` with `PrivateGradient`, at some
-            twenty milliseconds per run; "trainer" is `PrivateTrainer`, at three times as much.
+            milliseconds per run; "trainer" is `PrivateTrainer`, at ten times as much.
         max_physical_batch_size: larger batches are computed in parts.
         dimension: the number of weights.
 

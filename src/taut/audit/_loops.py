@@ -45,11 +45,15 @@ def audit_loop(
         trials: runs on each side, in each crafted pair.
         confidence: the probability that a loop which keeps its claim passes.
         seed: of the seeds that runs are given; by default they are drawn securely.
-        dimension: of gradients.
-        crafts: pairs of neighbours, by default both of :func:`crafted`.
+        dimension: of gradients, at least 2.
+        crafts: pairs of neighbours, by default both of :func:`crafted`. Other pairs must have
+            gradients in the first coordinate alone.
 
     **Guarantee**: that of :class:`AuditResult`, for the adjacency of the plan's sampling and an
     attacker who sees every step. Noise is checked in the coordinates where no example speaks.
+
+    Raises:
+        ValueError: if the loop returns other shapes than the plan says, or crafts do not fit.
 
     Example:
         >>> import numpy as np
@@ -77,6 +81,7 @@ def audit_loop(
     adjacency = plan.adjacency
     if crafts is None:
         crafts = crafted(plan.examples, clip_norm=norm, dimension=dimension, adjacency=adjacency)
+    _check_crafts(crafts, dimension)
     claim = Claim(plan.loss, plan.delta)
     # No seed serves two crafted pairs: runs with the same noise would count twice in its checks.
     drawn = seeds(2 * enough(trials) * len(crafts), seed)
@@ -96,6 +101,18 @@ def audit_loop(
         settings.append(Sides(craft.name, without, including, ratios))
     noise = [runs[:, :, 1:] for sides in settings for runs in (sides.without, sides.including)]
     return judge(settings, np.concatenate(noise), claim, adjacency, confidence)
+
+
+def _check_crafts(crafts: Sequence[Craft], dimension: int) -> None:
+    if not crafts or len({craft.name for craft in crafts}) < len(crafts):
+        raise ValueError("crafts must be at least one, with different names")
+    for craft in crafts:
+        for rows in (craft.without, craft.including):
+            if rows.ndim != 2 or rows.shape[1] != dimension or rows[:, 1:].any():
+                raise ValueError(
+                    f"craft {craft.name!r} must hold rows of dimension={dimension} that are zero "
+                    "after the first coordinate"
+                )
 
 
 def _units(released: ArrayLike, shape: tuple[int, int], scale: float) -> NDArray[np.float64]:
