@@ -50,10 +50,10 @@ def test_hidden_momentum_is_caught():
 
 
 @pytest.mark.slow
-def test_epsilon_one_is_refuted_where_it_was_promised():
-    # Claimed is epsilon 1 at delta 1e-5; measured with the exact likelihood ratio, delta at
-    # epsilon 1 is 5.6e-3 +- 0.9e-3. A sum of moves is enough to prove more than epsilon 1.
+def test_promised_epsilon_is_refuted_in_the_headline_setting():
+    # Promised is delta 1e-5 at epsilon 1 (0.80 by the tighter conversion here); by the exact
+    # likelihood ratio it is 5.6e-3 +- 0.9e-3. A sum of moves is an attack that proves enough.
     result = audited(400_000, **HEADLINE, momentum=0.9, blocks=2)
-    assert result.violations
-    assert result.epsilon_lower > 1.0
+    assert result.epsilon_lower > result.claimed_epsilon
+    assert len(result.violations) == 2
     assert audited(100_000, **HEADLINE, momentum=0.0, blocks=2).passed
