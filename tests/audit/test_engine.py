@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from taut.audit import audit_plan
+from taut.audit import audit_loop, audit_plan, crafted
+from taut.audit._engine import _trainer_loop
 from taut.training import FixedSizeSampling, FlatClip, Plan, PrivateGradient
 
 torch.set_num_threads(1)
@@ -22,13 +23,18 @@ FIXED = Plan(
 
 @pytest.mark.parametrize("plan", [POISSON, FIXED], ids=["poisson", "fixed_size"])
 def test_gradient_and_loader_pass(plan):
-    result = audit_plan(plan, trials=60, seed=0, max_physical_batch_size=2)
+    result = audit_plan(plan, trials=40, seed=0, max_physical_batch_size=2)
     assert result.passed, str(result)
     assert str(result.adjacency) == str(plan.adjacency)
 
 
 def test_trainer_passes_with_the_secure_generator():
-    result = audit_plan(POISSON, trials=40, engine="trainer", confidence=0.9999)
+    plan = Plan(
+        examples=2, rate=0.5, steps=1, noise_multiplier=1.0, delta=1e-2, clipping=FlatClip(2.0)
+    )
+    loop = _trainer_loop(plan, 4, None, is_seeded=False)
+    silent, _ = crafted(2, clip_norm=2.0, dimension=4, adjacency="add_remove")
+    result = audit_loop(loop, plan, trials=40, crafts=[silent], confidence=0.9999)
     assert result.passed, str(result)
 
 

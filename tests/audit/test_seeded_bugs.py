@@ -38,7 +38,7 @@ FIXED = Plan(
 )  # fmt: skip
 
 
-def audited(loop, plan, trials=400):
+def audited(loop, plan, trials=300):
     return audit_loop(loop(plan, microbatch=2), plan, trials=trials, seed=11)
 
 

@@ -89,7 +89,7 @@ class Attack:
         """Return the evidence of these runs; both bounds hold but with probability `failure`."""
         target, other = _ordered(sides, self.reverse)
         hits, alarms = (
-            int(np.sum(self.sign * self.statistic(runs) > self.threshold))
+            int(np.sum(self.sign * _values(self.name, self.statistic, runs) > self.threshold))
             for runs in (target, other)
         )
         return Evidence(
@@ -115,7 +115,9 @@ def best_attack(settings: list[Sides], score: Score, failure: float) -> Attack:
         fitted = fitted_statistics(sides.without, sides.including, sides.statistics)
         for name, statistic in fitted.items():
             for reverse in (False, True):
-                target, other = (statistic(runs) for runs in _ordered(sides, reverse))
+                target, other = (
+                    _values(name, statistic, runs) for runs in _ordered(sides, reverse)
+                )
                 for sign in (1.0, -1.0):
                     cuts, value = _scored(sign * target, sign * other, score, failure)
                     place = int(np.argmax(value))
@@ -125,6 +127,16 @@ def best_attack(settings: list[Sides], score: Score, failure: float) -> Attack:
                         found = Attack(sides.craft, name, statistic, sign, cut, reverse)
     assert found is not None
     return found
+
+
+def _values(name: str, statistic: Statistic, runs: Runs) -> NDArray[np.float64]:
+    values = np.asarray(statistic(runs), dtype=np.float64)
+    if values.shape != (len(runs),) or np.isnan(values).any():
+        raise ValueError(
+            f"statistic {name!r} must return one number for every run, of shape ({len(runs)},) "
+            f"and without NaN, got shape {values.shape}"
+        )
+    return values
 
 
 def _ordered(sides: Sides, reverse: bool) -> tuple[Runs, Runs]:
