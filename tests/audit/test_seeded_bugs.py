@@ -1,0 +1,107 @@
+"""Every mistake that people make in training loops is found, and sound loops pass."""
+
+import numpy as np
+import pytest
+from audit.loops import (
+    ClippedAfterAveraging,
+    ClippedAtTwice,
+    FixedSize,
+    FixedSizeClippedAtTwice,
+    NoiseOfOneSeed,
+    NoisePerMicrobatch,
+    NoiseReused,
+    NoiseShareOfMicrobatch,
+    RealisedBatchSize,
+    Shuffled,
+    Sound,
+)
+
+from taut.audit import Craft, audit_loop
+from taut.training import FixedSizeSampling, FlatClip, Plan
+
+PLAN = Plan(
+    examples=12, rate=0.5, steps=4, noise_multiplier=1.0, delta=1e-3, clipping=FlatClip(0.5)
+)
+NEARLY_ALL = Plan(
+    examples=8, rate=0.95, steps=4, noise_multiplier=1.0, delta=1e-3, clipping=FlatClip(0.5)
+)
+ONE_EPOCH = Plan(
+    examples=15, rate=0.125, steps=8, noise_multiplier=0.2, delta=1e-3, clipping=FlatClip(0.5)
+)
+FIXED_NEARLY_ALL = Plan(
+    examples=12, batch_size=11, steps=4, noise_multiplier=2.0, delta=1e-3,
+    clipping=FlatClip(0.5), sampling=FixedSizeSampling(),
+)  # fmt: skip
+FIXED = Plan(
+    examples=12, batch_size=6, steps=4, noise_multiplier=1.0, delta=1e-3,
+    clipping=FlatClip(0.5), sampling=FixedSizeSampling(),
+)  # fmt: skip
+
+
+def audited(loop, plan, trials=300):
+    return audit_loop(loop(plan, microbatch=2), plan, trials=trials, seed=11)
+
+
+@pytest.mark.parametrize(
+    ("loop", "plan"),
+    [
+        (Sound, PLAN),
+        (Sound, NEARLY_ALL),
+        (Sound, ONE_EPOCH),
+        (FixedSize, FIXED),
+        (FixedSize, FIXED_NEARLY_ALL),
+    ],
+)
+def test_sound_loop_passes(loop, plan):
+    result = audited(loop, plan)
+    assert result.passed, str(result)
+
+
+@pytest.mark.parametrize(
+    ("loop", "plan"),
+    [
+        (Shuffled, ONE_EPOCH),
+        (RealisedBatchSize, NEARLY_ALL),
+        (NoiseShareOfMicrobatch, NEARLY_ALL),
+        (NoiseReused, PLAN),
+        (ClippedAfterAveraging, PLAN),
+        (ClippedAtTwice, NEARLY_ALL),
+        (NoiseOfOneSeed, PLAN),
+        (FixedSizeClippedAtTwice, FIXED_NEARLY_ALL),
+    ],
+)
+def test_violation_is_found(loop, plan):
+    result = audited(loop, plan)
+    assert result.violations, str(result)
+
+
+@pytest.mark.parametrize(
+    ("loop", "name"),
+    [
+        (NoisePerMicrobatch, "variance"),
+        (NoiseShareOfMicrobatch, "variance"),
+        (RealisedBatchSize, "variance"),
+        (NoiseReused, "between steps"),
+        (NoiseOfOneSeed, "between runs"),
+    ],
+)
+def test_wrong_noise_is_found(loop, name):
+    result = audited(loop, PLAN, trials=100)
+    assert any(name in text for text in result.mismatches), str(result)
+
+
+def test_too_much_noise_is_no_violation():
+    result = audited(NoisePerMicrobatch, PLAN)
+    assert not result.violations
+    assert not result.passed
+
+
+def test_loop_must_return_every_step():
+    with pytest.raises(ValueError, match="one gradient for every step"):
+        audit_loop(lambda *_: [[0.0] * 4], PLAN, trials=40)
+
+
+def test_crafts_must_be_silent_after_the_first_coordinate():
+    loud = Craft("loud", np.ones((3, 4)), np.ones((4, 4)))
+    with pytest.raises(ValueError, match="zero after the first coordinate"):
+        audit_loop(Sound(PLAN), PLAN, trials=40, crafts=[loud])
