@@ -3,7 +3,9 @@
 import pytest
 import torch
 from torch import nn
-from training.oracle import assert_as_loop
+from training.oracle import assert_as_loop, assert_equal, loop, squares
+
+from taut.training import FlatClip, PrivateGradient
 
 BATCH = 5
 
@@ -270,3 +272,17 @@ def test_layer_is_that_of_a_loop(name, backend):
 def test_layer_in_single_precision(name):
     model, inputs = made(name, torch.float32)
     assert_as_loop(model, inputs, backend="bookkeeping", tolerance=1e-5)
+
+
+@pytest.mark.parametrize("name", ["conv2d", "conv2d grouped", "wide conv2d", "linear on sequences"])
+def test_gradients_that_are_not_written_out(name, monkeypatch):
+    monkeypatch.setattr("taut.training._convolution.MOST_ROW_BYTES", 0)
+    monkeypatch.setattr("taut.training._records.MOST_ROW_BYTES", 0)
+    model, inputs = made(name, torch.float64)
+    assert_as_loop(model, inputs, tolerance=1e-9)
+    halves = PrivateGradient(model, FlatClip(1e9), scales=[0.0], expected_batch_size=1)
+    for part in (inputs[:2], inputs[2:]):
+        halves.accumulate_batch(part, None, squares)
+    halves.finish()
+    expected = {n: g.sum(0) for n, g in loop(model, inputs).items()}
+    assert_equal({n: p.grad for n, p in model.named_parameters()}, expected, 1e-9)
