@@ -14,6 +14,7 @@ from taut.errors import UnsoundConfiguration
 from taut.training._leaf import quiet
 from taut.training._records import Record, Rows
 from taut.training._rewrites import rewritten
+from taut.training._state import State
 
 __all__ = ["LossFunction", "Materialised", "apply", "batch_size", "examples_of"]
 
@@ -34,6 +35,7 @@ class Materialised:
     def __init__(self, model: nn.Module, *, compile: bool = False) -> None:  # noqa: A002
         self._model = model
         self._compile = compile
+        self._state = State(model)
 
     def records(
         self, inputs: Any, targets: Any, loss: LossFunction
@@ -59,7 +61,8 @@ class Materialised:
         for start in range(0, batch, step):
             part = slice(start, start + step)
             # Attention in elementary operations: its fused kernels are not vectorised.
-            with rewritten(self._model), sdpa_kernel(SDPBackend.MATH), quiet():
+            kernels = sdpa_kernel(SDPBackend.MATH)
+            with self._state.unchanged(), rewritten(self._model), kernels, quiet():
                 grads, losses = of_all(detached, [tensor[part] for tensor in tensors])
             yield {p: Rows(p, _precise(grads[name])) for name, p in named.items()}, losses.detach()
 

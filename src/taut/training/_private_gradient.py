@@ -235,6 +235,7 @@ class PrivateGradient:
         check_examples(self.model, self.tape, self._names, inputs, targets, loss_fn)
         self._to_check = self._to_check and batch_size(inputs) < 2
 
+    @torch.no_grad()
     def finish(self) -> None:
         """Add noise to the sum, divide, and set the gradients; the next logical batch begins."""
         totals = [self._total(parameter) for parameter in self._parameters]
@@ -247,7 +248,7 @@ class PrivateGradient:
         check_parameters(self._reduction.named_parameters(), optimizer, self.parameters)
 
     def _absorb(self, records: Mapping[Tensor, Record], batch: int, scale: float = 1.0) -> None:
-        with in_full_precision(self._device.type):
+        with torch.no_grad(), in_full_precision(self._device.type):
             if self.clipping.needs_rows:
                 self._absorb_rows(records, batch, scale)
                 return

@@ -23,6 +23,7 @@ from taut.training._leaf import LeafCall, is_leaf
 from taut.training._records import Record, merged
 from taut.training._rewrites import Rewrite, rewrite_for
 from taut.training._rules import Rule, rule_for
+from taut.training._state import State
 from taut.training._watch import watched
 
 __all__ = ["Tape", "in_full_precision"]
@@ -61,6 +62,7 @@ class Tape:
         self._model = model
         self._layers = list(_layers(model))
         self._parameters = list(model.parameters())
+        self._state = State(model)
         self._records: dict[Tensor, list[tuple[str, Record]]] = {}
         self._waiting: list[Callable[[], None]] = []
         self._is_recording = False
@@ -81,7 +83,7 @@ class Tape:
             parameter.grad = None
         self._is_recording = True
         try:
-            with watch:
+            with self._state.unchanged(), watch:
                 yield
             self._was_watched = True
         finally:
@@ -196,7 +198,7 @@ class Tape:
         if self._is_recording:
             self._waiting.append(partial(self._keep, layer, records))
             return
-        with in_full_precision(layer.device_type):
+        with torch.no_grad(), in_full_precision(layer.device_type):
             for record in records():
                 uses = self._records.setdefault(record.parameter, [])
                 uses.append((layer.name, record.cheapest()))
