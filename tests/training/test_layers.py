@@ -167,6 +167,18 @@ CASES = {
     "wide conv3d": (lambda: nn.Conv3d(8, 40, 2, stride=(1, 2, 2)), image(8, 3, 3)),
     "conv3d": (lambda: nn.Conv3d(2, 3, 2, stride=(1, 2, 1), padding=1), image(2, 4, 3)),
     "conv transposed": (lambda: nn.ConvTranspose2d(4, 3, 3, stride=2, output_padding=1), image()),
+    "conv1d transposed": (
+        lambda: nn.ConvTranspose1d(4, 6, 4, stride=3, padding=2, dilation=2, groups=2),
+        image(4, 5, 1)),
+    "conv2d transposed, larger": (
+        lambda: nn.ConvTranspose2d(
+            4, 6, 2, stride=(1, 2), padding=1, output_padding=(2, 1), dilation=3, bias=False),
+        image()),
+    "conv2d transposed to a size": (
+        lambda: Only(nn.ConvTranspose2d(4, 3, 3, stride=2),
+                     lambda m, x: m.layer(x, output_size=(16, 15))), image()),
+    "conv3d transposed": (lambda: nn.ConvTranspose3d(2, 3, 2, stride=(1, 2, 1)), image(2, 3, 3)),
+    "wide conv transposed": (lambda: nn.ConvTranspose2d(40, 16, 3, padding=1), image(40, 2)),
     "layer norm": (lambda: nn.LayerNorm(6), sequence()),
     "layer norm of vectors": (lambda: nn.LayerNorm(6), vectors),
     "layer norm over two": (lambda: nn.LayerNorm((4, 6)), sequence()),
@@ -250,7 +262,7 @@ def made(name, dtype):
     torch.manual_seed(7)
     build, draw = CASES[name]
     model, inputs = build().to(dtype), draw()
-    if name.startswith("shared"):
+    if name.startswith("shared") or name.endswith("to a size"):
         model.before.requires_grad_(False)
     cast = torch.utils._pytree.tree_map(
         lambda x: x.to(dtype) if x.is_floating_point() else x, inputs

@@ -129,7 +129,7 @@ WRONG = {
 def test_forward_pass_is_refused(name):
     forward, message = WRONG[name]
     with pytest.raises(UnsoundConfiguration, match=message):
-        engine(Net(forward)).accumulate_batch(X, None, squares)
+        engine(Net(forward), backend="bookkeeping").accumulate_batch(X, None, squares)
 
 
 @pytest.mark.parametrize("name", sorted(WRONG.keys() - {"mixes by a constant mean"}))
@@ -184,7 +184,7 @@ def test_axis_of_the_size_of_the_batch_is_not_taken_for_it(size):
         return
     model, x = TimeFirst(), torch.randn(size, size, 6)
     with pytest.raises(UnsoundConfiguration, match="first"):
-        engine(model).accumulate_batch(x, None, squares)
+        engine(model, backend="bookkeeping").accumulate_batch(x, None, squares)
     with pytest.raises(UnsoundConfiguration, match="first"):
         engine(model).accumulate(lambda: squares(model(x), None))
 
@@ -220,7 +220,9 @@ def test_shared_positions_are_refused_with_the_way_out(shape):
 
     tokens = torch.randint(0, 9, (3, 5))
     with pytest.raises(UnsoundConfiguration, match=r"'positions' .*expanded to the batch"):
-        engine(Positions(expanded=False)).accumulate_batch(tokens, None, squares)
+        engine(Positions(expanded=False), backend="bookkeeping").accumulate_batch(
+            tokens, None, squares
+        )
     assert_as_loop(Positions(expanded=True), tokens)
     assert_as_loop(Positions(expanded=False), tokens, backend="materialised")
 
@@ -296,6 +298,68 @@ def test_what_cannot_be_recorded_is_materialised(build, shape):
         engine(model, backend="bookkeeping")
     assert engine(model).backend == "materialised"
     assert_as_loop(model, torch.randn(*shape, dtype=torch.float64))
+
+
+class Tokens(nn.Module):
+    """Adds a table of positions that has no axis of examples."""
+
+    def __init__(self):
+        super().__init__()
+        self.positions = nn.Embedding(9, 6)
+        self.last = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.last(x + self.positions(torch.arange(x.shape[1])))
+
+
+def test_layer_without_examples_changes_the_back_end(caplog):
+    model, x = Tokens().double(), torch.randn(4, 5, 6, dtype=torch.float64)
+    with caplog.at_level("INFO"):
+        assert_as_loop(model, x)
+    assert caplog.text.count("'positions'") == 1
+    private = engine(model)
+    private.accumulate_batch(x, None, squares)
+    assert private.backend == "materialised"
+    with pytest.raises(UnsoundConfiguration, match="'positions'"):
+        engine(model, backend="bookkeeping").accumulate_batch(x, None, squares)
+    with pytest.raises(UnsoundConfiguration, match="'positions'"):
+        engine(model).accumulate(lambda: squares(model(x), None))
+
+
+class Weighted(nn.Module):
+    """A layer without a rule that takes examples and what they share."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.randn(6))
+
+    def forward(self, x, table):
+        return x * self.gain + (self.gain * table).sum(0)
+
+
+class WithTable(nn.Module):
+    def __init__(self, rows):
+        super().__init__()
+        self.layer, self.rows = Weighted(), rows
+
+    def forward(self, x):
+        return self.layer(x, torch.linspace(0.0, 1.0, self.rows * 6, dtype=x.dtype).view(-1, 6))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5])
+def test_table_of_the_length_of_the_batch_is_shared(rows):
+    model, x = WithTable(rows).double(), X.double()
+    for batch in (x, x[:3], x[:2]):
+        assert_as_loop(model, batch, backend="bookkeeping", tolerance=1e-9)
+
+
+def test_arguments_that_may_be_either_are_refused_until_another_batch_is_seen():
+    model = WithTable(4)
+    private = engine(model)
+    with pytest.raises(UnsoundConfiguration, match="several tensors with 4 rows"):
+        private.accumulate(lambda: squares(model(X), None))
+    private.check(X)
+    private.accumulate(lambda: squares(model(X), None))
 
 
 def test_materialised_needs_the_batch():
@@ -389,7 +453,7 @@ DROPOUT = {
         nn.LSTM(6, 6, 2, dropout=0.5, batch_first=True), lambda m, x: m.drop(x[:, None])[0][:, 0]),
     "fused attention": (
         nn.Identity(),
-        lambda m, x: functional.scaled_dot_product_attention(
+        lambda _, x: functional.scaled_dot_product_attention(
             x[:, None], x[:, None], x[:, None], None, 0.5, False)[:, 0]),
 }  # fmt: skip
 
@@ -415,7 +479,7 @@ def test_dropout_hides_no_mixing(kind, caplog):
 @pytest.mark.filterwarnings("ignore:std")
 def test_example_that_is_finite_only_in_company_is_refused():
     model = Net(lambda m, x: m.b(m.a((x - x.mean(0)) / x.std(0))))
-    with pytest.raises(UnsoundConfiguration, match="not finite .* depends on the other examples"):
+    with pytest.raises(UnsoundConfiguration, match=r"not finite .* depends on the other examples"):
         engine(model).accumulate_batch(X, None, squares)
 
 

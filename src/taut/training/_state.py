@@ -53,7 +53,7 @@ class State:
 
 def _differ(one: Tensor, other: Tensor) -> bool:
     one = one.detach()
-    return not bool(((one == other) | ((one != one) & (other != other))).all())  # noqa: PLR0124
+    return not bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def _changed(place: tuple[str, str]) -> UnsoundConfiguration:

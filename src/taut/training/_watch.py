@@ -24,7 +24,7 @@ def watched(model: nn.Module, owners: Mapping[Tensor, list[nn.Module]]) -> Itera
         model: whose pass it is.
         owners: for every trainable parameter, the layers whose calls are recorded.
     """
-    names = {parameter: name for name, parameter in model.named_parameters()}
+    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     watch = _Watch(owners)
     layers = {module for modules in owners.values() for module in modules}
     hooks = [module.register_forward_pre_hook(watch.enter, prepend=True) for module in layers]
