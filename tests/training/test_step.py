@@ -408,3 +408,27 @@ def test_compiled_gradients_are_the_same():
     expected = private(model, x, y, cross_entropy, norm=1.0)
     options = {"backend": "materialised", "compile": True}
     assert_equal(private(model, x, y, cross_entropy, norm=1.0, **options), expected, 1e-10)
+
+
+def test_few_sizes_are_compiled(monkeypatch):
+    sizes = []
+
+    def compiled(function, **_):
+        def called(parameters, tensors):
+            sizes.append(len(tensors[0]))
+            return function(parameters, tensors)
+
+        return called
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    model, (x, y) = net(torch.float64), data(40, torch.float64)
+    step = engine(model, math.inf, expected=1.0, backend="materialised", compile=True)
+    for size in range(33, 41):
+        assert len(step.accumulate_batch(x[:size], y[:size], cross_entropy)) == size
+        step.finish()
+        expected = torch.autograd.grad(
+            cross_entropy(model(x[:size]), y[:size]).sum(), list(model.parameters())
+        )
+        for parameter, grad in zip(model.parameters(), expected, strict=True):
+            torch.testing.assert_close(parameter.grad, grad)
+    assert set(sizes) == {40}
