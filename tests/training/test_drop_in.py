@@ -506,3 +506,10 @@ def test_models_with_several_inputs_and_outputs():
         loss.backward()
         optimizer.step()
     assert optimizer.ledger.steps == 5
+
+
+def test_models_with_dropout():
+    net, optimizer, loader = private(nn.Sequential(nn.Dropout(0.3), model()))
+    for x, y in loader:
+        one_step(net, optimizer, x, y)
+    assert optimizer.ledger.steps == len(loader)

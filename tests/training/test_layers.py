@@ -3,7 +3,9 @@
 import pytest
 import torch
 from torch import nn
-from training.oracle import assert_as_loop
+from training.oracle import assert_as_loop, assert_equal, loop, squares
+
+from taut.training import FlatClip, PrivateGradient
 
 BATCH = 5
 
@@ -165,6 +167,18 @@ CASES = {
     "wide conv3d": (lambda: nn.Conv3d(8, 40, 2, stride=(1, 2, 2)), image(8, 3, 3)),
     "conv3d": (lambda: nn.Conv3d(2, 3, 2, stride=(1, 2, 1), padding=1), image(2, 4, 3)),
     "conv transposed": (lambda: nn.ConvTranspose2d(4, 3, 3, stride=2, output_padding=1), image()),
+    "conv1d transposed": (
+        lambda: nn.ConvTranspose1d(4, 6, 4, stride=3, padding=2, dilation=2, groups=2),
+        image(4, 5, 1)),
+    "conv2d transposed, larger": (
+        lambda: nn.ConvTranspose2d(
+            4, 6, 2, stride=(1, 2), padding=1, output_padding=(2, 1), dilation=3, bias=False),
+        image()),
+    "conv2d transposed to a size": (
+        lambda: Only(nn.ConvTranspose2d(4, 3, 3, stride=2),
+                     lambda m, x: m.layer(x, output_size=(16, 15))), image()),
+    "conv3d transposed": (lambda: nn.ConvTranspose3d(2, 3, 2, stride=(1, 2, 1)), image(2, 3, 3)),
+    "wide conv transposed": (lambda: nn.ConvTranspose2d(40, 16, 3, padding=1), image(40, 2)),
     "layer norm": (lambda: nn.LayerNorm(6), sequence()),
     "layer norm of vectors": (lambda: nn.LayerNorm(6), vectors),
     "layer norm over two": (lambda: nn.LayerNorm((4, 6)), sequence()),
@@ -248,7 +262,7 @@ def made(name, dtype):
     torch.manual_seed(7)
     build, draw = CASES[name]
     model, inputs = build().to(dtype), draw()
-    if name.startswith("shared"):
+    if name.startswith("shared") or name.endswith("to a size"):
         model.before.requires_grad_(False)
     cast = torch.utils._pytree.tree_map(
         lambda x: x.to(dtype) if x.is_floating_point() else x, inputs
@@ -270,3 +284,17 @@ def test_layer_is_that_of_a_loop(name, backend):
 def test_layer_in_single_precision(name):
     model, inputs = made(name, torch.float32)
     assert_as_loop(model, inputs, backend="bookkeeping", tolerance=1e-5)
+
+
+@pytest.mark.parametrize("name", ["conv2d", "conv2d grouped", "wide conv2d", "linear on sequences"])
+def test_gradients_that_are_not_written_out(name, monkeypatch):
+    monkeypatch.setattr("taut.training._convolution.MOST_ROW_BYTES", 0)
+    monkeypatch.setattr("taut.training._records.MOST_ROW_BYTES", 0)
+    model, inputs = made(name, torch.float64)
+    assert_as_loop(model, inputs, tolerance=1e-9)
+    halves = PrivateGradient(model, FlatClip(1e9), scales=[0.0], expected_batch_size=1)
+    for part in (inputs[:2], inputs[2:]):
+        halves.accumulate_batch(part, None, squares)
+    halves.finish()
+    expected = {n: g.sum(0) for n, g in loop(model, inputs).items()}
+    assert_equal({n: p.grad for n, p in model.named_parameters()}, expected, 1e-9)

@@ -21,6 +21,7 @@ class Net(nn.Module):
         super().__init__()
         self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 6)
         self.register_buffer("seen", torch.zeros(6))
+        self.frozen = nn.Parameter(torch.zeros(6), requires_grad=False)
         self._forward = forward
 
     def forward(self, x):
@@ -29,6 +30,31 @@ class Net(nn.Module):
 
 def remembers(model, x):
     model.seen.add_(x.detach().sum(0))
+    return model.b(model.a(x))
+
+
+def remembers_by_a_new_buffer(model, x):
+    model.seen = 0.9 * model.seen + x.detach().mean(0)
+    return model.b(model.a(x))
+
+
+def remembers_by_data(model, x):
+    model.seen.data.copy_(x.mean(0))
+    return model.b(model.a(x))
+
+
+def remembers_in_a_frozen_parameter(model, x):
+    model.frozen = nn.Parameter(model.frozen + x.detach().mean(0), requires_grad=False)
+    return model.b(model.a(x))
+
+
+def remembers_under_a_new_name(model, x):
+    model.register_buffer("late", x.detach().mean(0))
+    return model.b(model.a(x))
+
+
+def changes_weights_by_data(model, x):
+    model.a.weight.data.copy_(x.detach()[:1].expand(6, 6))
     return model.b(model.a(x))
 
 
@@ -87,6 +113,11 @@ WRONG = {
     "weight by an operator": (lambda m, x: m.b(m.a(x)) + x @ m.b.weight.T, "'b.weight' is used"),
     "forward instead of a call": (lambda m, x: m.b(m.a.forward(x)), "'a.weight' is used outside"),
     "remembers": (remembers, "changed 'seen'"),
+    "remembers by a new buffer": (remembers_by_a_new_buffer, "changed 'seen'"),
+    "remembers by data": (remembers_by_data, "changed 'seen'"),
+    "remembers in a frozen parameter": (remembers_in_a_frozen_parameter, "changed 'frozen'"),
+    "remembers under a new name": (remembers_under_a_new_name, "changed 'late'"),
+    "changes weights by data": (changes_weights_by_data, "changed 'a.weight'"),
     "changes weights": (changes_weights, "changed 'a.weight'"),
     "unused": (lambda m, x: m.a(x), "parameter 'b.weight' got no gradient .* freeze"),
     "in place": (in_place, "input of layer 'b' was changed in place"),
@@ -98,7 +129,7 @@ WRONG = {
 def test_forward_pass_is_refused(name):
     forward, message = WRONG[name]
     with pytest.raises(UnsoundConfiguration, match=message):
-        engine(Net(forward)).accumulate_batch(X, None, squares)
+        engine(Net(forward), backend="bookkeeping").accumulate_batch(X, None, squares)
 
 
 @pytest.mark.parametrize("name", sorted(WRONG.keys() - {"mixes by a constant mean"}))
@@ -107,7 +138,23 @@ def test_forward_pass_in_a_closure_is_refused(name):
     model = Net(forward)
     with pytest.raises(UnsoundConfiguration, match=message):
         engine(model).accumulate(lambda: squares(model(X), None))
-    assert all(p.requires_grad for p in model.parameters())
+    assert all(p.requires_grad for n, p in model.named_parameters() if n != "frozen")
+
+
+def test_memory_that_begins_later_is_refused():
+    for change in (remembers, remembers_by_a_new_buffer):
+        model = Net(lambda m, x: m.b(m.a(x)))
+        private = engine(model)
+        private.accumulate_batch(X, None, squares)
+        model._forward = change
+        with pytest.raises(UnsoundConfiguration, match="changed 'seen'"):
+            private.accumulate_batch(X, None, squares)
+
+
+def test_memory_is_refused_by_the_other_back_end():
+    private = engine(Net(remembers_by_a_new_buffer), backend="materialised")
+    with pytest.raises(UnsoundConfiguration, match="changed 'seen'"):
+        private.accumulate_batch(X, None, squares)
 
 
 def test_looking_at_a_parameter_is_no_use_of_it():
@@ -137,7 +184,7 @@ def test_axis_of_the_size_of_the_batch_is_not_taken_for_it(size):
         return
     model, x = TimeFirst(), torch.randn(size, size, 6)
     with pytest.raises(UnsoundConfiguration, match="first"):
-        engine(model).accumulate_batch(x, None, squares)
+        engine(model, backend="bookkeeping").accumulate_batch(x, None, squares)
     with pytest.raises(UnsoundConfiguration, match="first"):
         engine(model).accumulate(lambda: squares(model(x), None))
 
@@ -173,7 +220,9 @@ def test_shared_positions_are_refused_with_the_way_out(shape):
 
     tokens = torch.randint(0, 9, (3, 5))
     with pytest.raises(UnsoundConfiguration, match=r"'positions' .*expanded to the batch"):
-        engine(Positions(expanded=False)).accumulate_batch(tokens, None, squares)
+        engine(Positions(expanded=False), backend="bookkeeping").accumulate_batch(
+            tokens, None, squares
+        )
     assert_as_loop(Positions(expanded=True), tokens)
     assert_as_loop(Positions(expanded=False), tokens, backend="materialised")
 
@@ -251,6 +300,68 @@ def test_what_cannot_be_recorded_is_materialised(build, shape):
     assert_as_loop(model, torch.randn(*shape, dtype=torch.float64))
 
 
+class Tokens(nn.Module):
+    """Adds a table of positions that has no axis of examples."""
+
+    def __init__(self):
+        super().__init__()
+        self.positions = nn.Embedding(9, 6)
+        self.last = nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.last(x + self.positions(torch.arange(x.shape[1])))
+
+
+def test_layer_without_examples_changes_the_back_end(caplog):
+    model, x = Tokens().double(), torch.randn(4, 5, 6, dtype=torch.float64)
+    with caplog.at_level("INFO"):
+        assert_as_loop(model, x)
+    assert caplog.text.count("'positions'") == 1
+    private = engine(model)
+    private.accumulate_batch(x, None, squares)
+    assert private.backend == "materialised"
+    with pytest.raises(UnsoundConfiguration, match="'positions'"):
+        engine(model, backend="bookkeeping").accumulate_batch(x, None, squares)
+    with pytest.raises(UnsoundConfiguration, match="'positions'"):
+        engine(model).accumulate(lambda: squares(model(x), None))
+
+
+class Weighted(nn.Module):
+    """A layer without a rule that takes examples and what they share."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.randn(6))
+
+    def forward(self, x, table):
+        return x * self.gain + (self.gain * table).sum(0)
+
+
+class WithTable(nn.Module):
+    def __init__(self, rows):
+        super().__init__()
+        self.layer, self.rows = Weighted(), rows
+
+    def forward(self, x):
+        return self.layer(x, torch.linspace(0.0, 1.0, self.rows * 6, dtype=x.dtype).view(-1, 6))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5])
+def test_table_of_the_length_of_the_batch_is_shared(rows):
+    model, x = WithTable(rows).double(), X.double()
+    for batch in (x, x[:3], x[:2]):
+        assert_as_loop(model, batch, backend="bookkeeping", tolerance=1e-9)
+
+
+def test_arguments_that_may_be_either_are_refused_until_another_batch_is_seen():
+    model = WithTable(4)
+    private = engine(model)
+    with pytest.raises(UnsoundConfiguration, match="several tensors with 4 rows"):
+        private.accumulate(lambda: squares(model(X), None))
+    private.check(X)
+    private.accumulate(lambda: squares(model(X), None))
+
+
 def test_materialised_needs_the_batch():
     private = engine(Positioned())
     with pytest.raises(UnsoundConfiguration, match="call accumulate_batch"):
@@ -319,11 +430,67 @@ def test_replaced_batchnorm_of_a_shared_layer_is_shared():
     assert isinstance(replace_batchnorm(norm), nn.GroupNorm)
 
 
+class Noisy(nn.Module):
+    def forward(self, x):
+        return x * torch.rand_like(x)
+
+
 def test_self_check_of_a_stochastic_model_says_what_it_left_out(caplog):
-    model = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5), nn.Linear(6, 3))
+    model = nn.Sequential(nn.Linear(6, 6), Noisy(), nn.Linear(6, 3))
     with caplog.at_level("INFO"):
         engine(model).accumulate_batch(X, torch.zeros(4, dtype=torch.long), cross_entropy)
     assert "stochastic" in caplog.text
+
+
+DROPOUT = {
+    "layer": (nn.Dropout(0.5), lambda m, x: m.drop(x)),
+    "function": (nn.Identity(), lambda m, x: functional.dropout(x, 0.5, m.training)),
+    "of channels": (nn.Dropout1d(0.5), lambda m, x: m.drop(x[:, None])[:, 0]),
+    "attention": (
+        nn.MultiheadAttention(6, 2, dropout=0.5, batch_first=True),
+        lambda m, x: m.drop(x[:, None], x[:, None], x[:, None], need_weights=False)[0][:, 0]),
+    "recurrent": (
+        nn.LSTM(6, 6, 2, dropout=0.5, batch_first=True), lambda m, x: m.drop(x[:, None])[0][:, 0]),
+    "fused attention": (
+        nn.Identity(),
+        lambda _, x: functional.scaled_dot_product_attention(
+            x[:, None], x[:, None], x[:, None], None, 0.5, False)[:, 0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DROPOUT)
+def test_dropout_hides_no_mixing(kind, caplog):
+    layer, drop = DROPOUT[kind]
+
+    def centred(model, x):
+        return model.b(drop(model, model.a(x - x.mean(0))))
+
+    model = Net(centred)
+    model.drop = layer
+    with pytest.raises(UnsoundConfiguration, match="depends on the other examples"):
+        engine(model).accumulate_batch(X, None, squares)
+    model._forward = lambda m, x: m.b(drop(m, m.a(x)))
+    engine(model).accumulate_batch(X, None, squares)
+    assert "stochastic" not in caplog.text
+    if isinstance(layer, nn.LSTM | nn.MultiheadAttention):
+        assert layer.dropout == 0.5
+
+
+@pytest.mark.filterwarnings("ignore:std")
+def test_example_that_is_finite_only_in_company_is_refused():
+    model = Net(lambda m, x: m.b(m.a((x - x.mean(0)) / x.std(0))))
+    with pytest.raises(UnsoundConfiguration, match=r"not finite .* depends on the other examples"):
+        engine(model).accumulate_batch(X, None, squares)
+
+
+def test_example_that_is_not_finite_does_not_stop_the_check():
+    x = X.clone()
+    x[1] = float("inf")
+    engine(Net(lambda m, x: m.b(m.a(x)))).accumulate_batch(x, None, squares)
+    with pytest.raises(UnsoundConfiguration, match="depends on the other examples"):
+        engine(Net(lambda m, x: m.b(m.a(x - x.nan_to_num(posinf=9.0).mean(0))))).accumulate_batch(
+            x, None, squares
+        )
 
 
 def test_check_waits_for_a_second_example():

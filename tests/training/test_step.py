@@ -22,6 +22,7 @@ from training.oracle import (
 
 from taut.noise import SeededForExperiments
 from taut.training import Clipping, FlatClip, PrivateGradient
+from taut.training._records import OuterProduct
 
 BACKENDS = ["bookkeeping", "materialised"]
 
@@ -332,6 +333,29 @@ def test_noise_is_normal_with_its_scale(dtype):
     assert abs(values.var() - 1) < 5 * math.sqrt(2 / values.size) + 3e-4
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_noise_of_a_tiny_scale_is_not_lost(dtype):
+    values = noise_of(2, scale=1e-23, expected=1000.0, dtype=dtype).ravel() / 1e-26
+    assert abs(values.var() - 1) < 5 * math.sqrt(2 / values.size) + 3e-4
+    with pytest.raises(ValueError, match="is lost in"):
+        noise_of(1, scale=1e-320, dtype=dtype)
+
+
+def test_norms_of_contributions_that_cancel_are_not_negative(monkeypatch):
+    record = OuterProduct(torch.empty(1, 6), torch.ones(8, 2, 1), torch.ones(8, 2, 6))
+    monkeypatch.setattr(record, "_inner", lambda _: torch.full((8, 2, 2), -1.0))
+    assert bool((record.squared_norms() == record.doubt()).all())
+
+
+def test_doubt_grows_with_the_width():
+    def relative(width):
+        ones = torch.ones(1, 2, 1)
+        record = OuterProduct(torch.empty(1, width), ones, ones.expand(1, 2, width))
+        return float(record.doubt()) / width
+
+    assert relative(2**16) == pytest.approx(8 * relative(2**10))
+
+
 def test_noise_is_independent_across_steps_and_coordinates():
     values = noise_of(6)
     bound = 5 / math.sqrt(values.shape[1])
@@ -384,3 +408,27 @@ def test_compiled_gradients_are_the_same():
     expected = private(model, x, y, cross_entropy, norm=1.0)
     options = {"backend": "materialised", "compile": True}
     assert_equal(private(model, x, y, cross_entropy, norm=1.0, **options), expected, 1e-10)
+
+
+def test_few_sizes_are_compiled(monkeypatch):
+    sizes = []
+
+    def compiled(function, **_):
+        def called(parameters, tensors):
+            sizes.append(len(tensors[0]))
+            return function(parameters, tensors)
+
+        return called
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    model, (x, y) = net(torch.float64), data(40, torch.float64)
+    step = engine(model, math.inf, expected=1.0, backend="materialised", compile=True)
+    for size in range(33, 41):
+        assert len(step.accumulate_batch(x[:size], y[:size], cross_entropy)) == size
+        step.finish()
+        expected = torch.autograd.grad(
+            cross_entropy(model(x[:size]), y[:size]).sum(), list(model.parameters())
+        )
+        for parameter, grad in zip(model.parameters(), expected, strict=True):
+            torch.testing.assert_close(parameter.grad, grad)
+    assert set(sizes) == {40}

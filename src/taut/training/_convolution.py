@@ -35,6 +35,11 @@ class Geometry:
     dilation: tuple[int, ...]
     groups: int
 
+    def places(self, size: Sequence[int], kernel: Sequence[int]) -> list[int]:
+        """Return at how many places a kernel meets an input of the given size."""
+        along = zip(size, kernel, self.stride, self.padding, self.dilation, strict=True)
+        return [(n + 2 * pad - gap * (k - 1) - 1) // step + 1 for n, k, step, pad, gap in along]
+
 
 class Convolution(Record):
     """Gradients of a convolution's weight, written out by one grouped convolution or product.
@@ -116,7 +121,7 @@ def _columns(
 def _weight_gradient(grads: Tensor, inputs: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
     free = [0] * len(geometry.stride)
     found: Tensor = torch.ops.aten.convolution_backward(
-        grads, inputs, weight, None,
+        grads, inputs, weight.detach(), None,
         geometry.stride, geometry.padding, geometry.dilation,
         False, free, geometry.groups, (False, True, False),
     )[1]  # fmt: skip

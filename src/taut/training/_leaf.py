@@ -13,6 +13,7 @@ from torch.autograd.function import FunctionCtx
 from torch.utils import _pytree as pytree
 
 from taut.errors import UnsoundConfiguration
+from taut.training._arguments import Arguments
 from taut.training._records import Record, Rows
 
 __all__ = ["LeafCall", "is_leaf", "quiet"]
@@ -30,19 +31,26 @@ class LeafCall:
     Args:
         module: the layer.
         name: where it is in the model.
-        args: positional arguments of the call; tensors with as many rows as the output are taken
-            apart by examples, all else is the same for every example.
+        args: positional arguments of the call.
         kwargs: keyword arguments.
+        known: which of them hold examples; all else is the same for every example.
     """
 
     def __init__(
-        self, module: nn.Module, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        module: nn.Module,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        known: Arguments,
     ) -> None:
         self.module = module
         self.name = name
         leaves, self._structure = pytree.tree_flatten((args, kwargs))
         self._leaves = [x.detach() if isinstance(x, Tensor) else x for x in leaves]
         self.tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        self._given = leaves
+        self._known = known
 
     def through(self, output: Any, use: Callable[[tuple[Tensor, ...]], None]) -> Any:
         """Return the output, and call `use` with its gradients on their way back."""
@@ -50,6 +58,8 @@ class LeafCall:
         places = [i for i, leaf in enumerate(leaves) if _has_gradient(leaf)]
         if not places:
             return output
+        if leaves[places[0]].dim() > 0:
+            self._known.observe(self._given, len(leaves[places[0]]))
         anchor = torch.empty(0, device=leaves[places[0]].device, requires_grad=True)
         passed = _Through.apply(use, anchor, *(leaves[i] for i in places))  # type: ignore[no-untyped-call]
         for i, value in zip(places, passed, strict=True):
@@ -60,10 +70,7 @@ class LeafCall:
         """Yield the gradients of every parameter, by a vector-Jacobian product per example."""
         batch = len(grads[0])
         named = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
-        mapped = [
-            isinstance(leaf, Tensor) and leaf.dim() > 0 and len(leaf) == batch
-            for leaf in self._leaves
-        ]
+        mapped = self._known.of_examples(self._given, batch)
 
         def of_one(own: list[Tensor], grad: tuple[Tensor, ...]) -> dict[str, Tensor]:
             mine = iter(own)

@@ -14,6 +14,9 @@ __all__ = ["fill_normal"]
 _CHUNK = 1 << 16  # pairs: large enough to hide the calls, small enough for the cache
 _THIN = 1 << 12  # radius words below this get further bits: the tail must not end at 6.7 deviations
 
+_LEAST = {kind: 2.0**20 * torch.finfo(kind).tiny for kind in (torch.float32, torch.float64)}
+"""Deviations from which on all but the smallest draws are normal numbers of the format."""
+
 
 def fill_normal(out: Tensor, scale: float, source: RandomSource) -> Tensor:
     """Fill a flat tensor on the CPU with independent normal numbers of the given deviation.
@@ -23,6 +26,11 @@ def fill_normal(out: Tensor, scale: float, source: RandomSource) -> Tensor:
     bits are not those of a real number: what is trained with it is protected from those who see
     parameters, not from those who know them to the last bit of every sum (Mironov 2012).
     """
+    if 0.0 < scale < _LEAST[out.dtype]:
+        raise ValueError(
+            f"noise of deviation {scale!r} is lost in {out.dtype}; multiply the loss and the "
+            "clipping norm by a constant"
+        )
     if out.dtype != torch.float32:
         exact = torch.from_numpy(source.standard_normal(out.numel())).mul_(scale)
         return out.copy_(exact)
@@ -45,5 +53,6 @@ def _polar(pairs: int, scale: float, source: RandomSource) -> tuple[Tensor, Tens
         more = torch.frombuffer(bytearray(source.bytes(4 * thin.numel())), dtype=torch.int32)
         fraction = (more.double() + (2**31 + 0.5)) * 2.0**-32
         tail[thin] = (cut[thin].double() + fraction).float()
-    radius = tail.mul_(2.0**-31).log_().mul_(-2.0 * scale**2).clamp_(min=0.0).sqrt_()
+    # The square of a scale may be too small for a float32 where the scale is not.
+    radius = tail.mul_(2.0**-31).log_().mul_(-2.0).clamp_(min=0.0).sqrt_().mul_(scale)
     return radius, words[pairs:].to(torch.float32).mul_(math.pi * 2.0**-31)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -21,13 +22,14 @@ from taut.training._optimizer_checks import check_parameters
 from taut.training._processes import Processes
 from taut.training._records import Record, parts_of
 from taut.training._self_check import check_examples, check_losses
-from taut.training._tape import Tape, in_full_precision
+from taut.training._tape import NotExamples, Tape, in_full_precision
 
 __all__ = ["Backend", "PrivateGradient"]
 
 Backend: TypeAlias = Literal["auto", "bookkeeping", "materialised"]
 """How per-example gradients are had: kept as factors, or written out by `torch.func`."""
 
+_LOG = logging.getLogger(__name__)
 _ROUNDING = 1 + 1e-4  # norms and sums in float32 are off by less
 
 
@@ -42,7 +44,8 @@ class PrivateGradient:
         generator: where noise comes from, by default the secure generator.
         backend: "bookkeeping" records the model's layers and is the faster; "materialised" serves
             every model that `torch.func` does, through `accumulate_batch` alone; "auto" takes the
-            first if all trainable parameters belong to layers that can be recorded.
+            first if all trainable parameters belong to layers that can be recorded, and changes to
+            the second if `accumulate_batch` meets a layer without an axis of examples.
         compile: hand the materialised back end to `torch.compile`.
         self_check: compare the first batch with plain autograd, and its examples with each other.
         process_group: of the processes that train together, by default all of them if
@@ -59,7 +62,9 @@ class PrivateGradient:
     **Guarantee**: `finish` releases a sum over examples in the sensitivity set of the clipping plus
     independent normal noise; the realised batch size enters nowhere else. An example whose gradient
     is not finite contributes zero. Sums of several processes are added up before noise is drawn,
-    once for all of them.
+    once for all of them. Row i of every call of the model within a physical batch, and of every
+    layer, must belong to example i: a second call with the rows in another order would let one
+    example into the gradients of two, which no check of a single call can see.
 
     Example:
         >>> import torch
@@ -112,6 +117,7 @@ class PrivateGradient:
         self._generator = self._reduction.source(given)
         self._totals: dict[Tensor, Tensor] = {}
         self._to_check = self_check
+        self._may_change = backend == "auto"
         self._materialised = Materialised(self.model, compile=compile)
         self.dropped = 0
         """Examples of this logical batch that contributed zero; not for publication."""
@@ -154,14 +160,25 @@ class PrivateGradient:
         if batch == 0:
             return torch.zeros(0, device=self._device)
         if self._tape is None:
-            losses = []
-            for records, values in self._materialised.records(inputs, targets, loss_fn):
-                self._absorb(records, len(values))
-                losses.append(values)
-            return torch.cat(losses)
-        if self._to_check:
-            self.check(inputs, targets, loss_fn)
-        return self.accumulate(lambda: loss_fn(apply(self.model, inputs), targets))
+            return self._write_out(inputs, targets, loss_fn)
+        try:
+            if self._to_check:
+                self.check(inputs, targets, loss_fn)
+            return self.accumulate(lambda: loss_fn(apply(self.model, inputs), targets))
+        except NotExamples as problem:
+            if not self._may_change:
+                raise
+            # Nothing of this batch is in the sum: layers are looked at before.
+            _LOG.info("gradients are written out one by one from now on: %s", problem)
+            self._tape = None
+            return self._write_out(inputs, targets, loss_fn)
+
+    def _write_out(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
+        losses = []
+        for records, values in self._materialised.records(inputs, targets, loss_fn):
+            self._absorb(records, len(values))
+            losses.append(values)
+        return torch.cat(losses)
 
     def accumulate(self, losses: Callable[[], Tensor]) -> Tensor:
         """Run a forward pass that returns one loss per example, and absorb its gradients."""
@@ -235,6 +252,7 @@ class PrivateGradient:
         check_examples(self.model, self.tape, self._names, inputs, targets, loss_fn)
         self._to_check = self._to_check and batch_size(inputs) < 2
 
+    @torch.no_grad()
     def finish(self) -> None:
         """Add noise to the sum, divide, and set the gradients; the next logical batch begins."""
         totals = [self._total(parameter) for parameter in self._parameters]
@@ -247,7 +265,7 @@ class PrivateGradient:
         check_parameters(self._reduction.named_parameters(), optimizer, self.parameters)
 
     def _absorb(self, records: Mapping[Tensor, Record], batch: int, scale: float = 1.0) -> None:
-        with in_full_precision(self._device.type):
+        with torch.no_grad(), in_full_precision(self._device.type):
             if self.clipping.needs_rows:
                 self._absorb_rows(records, batch, scale)
                 return

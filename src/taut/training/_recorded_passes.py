@@ -129,11 +129,11 @@ class RecordedPasses:
     def _check(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compare a few examples with autograd and with each alone, before the first pass."""
         names: dict[Tensor, str] = {p: n for n, p in module.named_parameters() if p.requires_grad}
-        model: Any = lambda args, kwargs: module(*args, **kwargs)  # noqa: E731
+        forward: Any = lambda args, kwargs: module(*args, **kwargs)  # noqa: E731
         inputs = {"args": args, "kwargs": kwargs}
         self._is_checking = True
         try:
-            check_examples(model, self._tape, names, inputs, None, _squares)
+            check_examples(module, self._tape, names, inputs, None, _squares, forward=forward)
         finally:
             self._is_checking = False
         self._tape.clear()

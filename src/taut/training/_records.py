@@ -7,6 +7,7 @@ cheaper way to both.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
@@ -36,7 +37,7 @@ MOST_ROW_BYTES = 16 * 2**20
 _FLOPS_PER_BYTE = 25.0  # of gradients written out to fresh memory and read, measured on CPUs
 _FLOPS_PER_PAIR = 30.0  # of an entry of a Gram matrix, for what is done to it elementwise
 _ROWS_SLOWDOWN = 1.25  # of many small products over a large one
-_DOUBT = 4.0  # roundings, relative to the sum of lengths, squared: what cancellation may hide
+_DOUBT = 4.0  # roundings, relative to the sum of lengths, squared: the least that may be hidden
 
 
 class Record(ABC):
@@ -137,7 +138,7 @@ class OuterProduct(Record):
     def squared_norms(self) -> Tensor:
         if self.positions == 1 and not self.is_sparse:
             return squared_lengths(self.left[:, 0]) * squared_lengths(self.right[:, 0])
-        return self._inner(self).sum((1, 2)) + self.doubt()
+        return self._inner(self).sum((1, 2)).clamp_(min=0.0) + self.doubt()
 
     def inner(self, other: OuterProduct) -> Tensor:
         """Return the inner products of two records of one parameter, example by example."""
@@ -182,11 +183,15 @@ class OuterProduct(Record):
         return products.mul_(_left_products(self.left, other.left))
 
     def doubt(self) -> Tensor:
-        """Return what rounding may hide of a norm: much if long contributions cancel out."""
+        """Return what rounding may hide of a norm: much if long contributions cancel out.
+
+        Roundings of an inner product add up like a random walk along its factors.
+        """
         lengths = squared_lengths(self.right)
         if not self.is_sparse:
             lengths = lengths * squared_lengths(self.left)
-        doubt = _DOUBT * torch.finfo(lengths.dtype).eps
+        roundings = max(_DOUBT, math.sqrt(max(self.parameter.shape)))
+        doubt = roundings * torch.finfo(lengths.dtype).eps
         return lengths.sqrt().sum(1).square() * doubt
 
 

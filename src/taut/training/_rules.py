@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -19,6 +19,7 @@ Rule: TypeAlias = Callable[[Any, Tensor, Tensor], Iterator[Record]]
 """Takes a layer, its input and the gradient of its output, both with examples first."""
 
 _Conv: TypeAlias = nn.Conv1d | nn.Conv2d | nn.Conv3d
+_ConvTranspose: TypeAlias = nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
 
 
 def rule_for(module: nn.Module) -> Rule | None:
@@ -60,6 +61,24 @@ def _convolution(module: _Conv, inputs: Tensor, grads: Tensor) -> Iterator[Recor
     if module.weight.requires_grad:
         padded, geometry = _padded(module, inputs)
         yield Convolution(module.weight, padded, grads, geometry)
+    if module.bias is not None and module.bias.requires_grad:
+        yield Rows(module.bias, grads.flatten(2).sum(2))
+
+
+def _transposed(module: _ConvTranspose, inputs: Tensor, grads: Tensor) -> Iterator[Record]:
+    """Yield the records of a transposed convolution, the adjoint of a convolution.
+
+    The weight sees inputs and gradients in exchanged roles. Where the output was made larger, the
+    convolution of its gradient has more places than the input: those met nothing.
+    """
+    if module.weight.requires_grad:
+        padding = cast("tuple[int, ...]", module.padding)  # words are for the other direction
+        geometry = Geometry(module.stride, padding, module.dilation, module.groups)
+        sizes = geometry.places(grads.shape[2:], module.kernel_size)
+        more = [m - n for m, n in zip(sizes, inputs.shape[2:], strict=True)]
+        if any(more):
+            inputs = functional.pad(inputs, [n for m in reversed(more) for n in (0, m)])
+        yield Convolution(module.weight, grads, inputs, geometry)
     if module.bias is not None and module.bias.requires_grad:
         yield Rows(module.bias, grads.flatten(2).sum(2))
 
@@ -117,6 +136,9 @@ _RULES: dict[object, Rule] = {
     nn.Conv1d.forward: _convolution,
     nn.Conv2d.forward: _convolution,
     nn.Conv3d.forward: _convolution,
+    nn.ConvTranspose1d.forward: _transposed,
+    nn.ConvTranspose2d.forward: _transposed,
+    nn.ConvTranspose3d.forward: _transposed,
     StandardisedConv2d.forward: _standardised,
     nn.LayerNorm.forward: _layer_norm,
     nn.RMSNorm.forward: _rms_norm,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import UnsoundConfiguration
+from taut.training._dropout import without_dropout
 from taut.training._materialised import LossFunction, apply, batch_size, examples_of
 from taut.training._rewrites import rewritten
 from taut.training._tape import Tape
@@ -58,6 +59,8 @@ def check_examples(
     inputs: Any,
     targets: Any = None,
     loss_fn: LossFunction | None = None,
+    *,
+    forward: Callable[..., Any] | None = None,
 ) -> None:
     """Compare the gradients of a few examples with those of autograd, and with each alone.
 
@@ -68,31 +71,53 @@ def check_examples(
         inputs: of a batch, of which the first examples are used.
         targets: for the loss function.
         loss_fn: by default the sum of squares of the outputs, if they are one tensor.
+        forward: calls the model with the inputs, by default the model itself.
+
+    Examples alone are compared with the batch without dropout, which draws otherwise for them.
 
     Raises:
         UnsoundConfiguration: naming the parameter at which gradients differ.
     """
     few = min(batch_size(inputs), _MOST_EXAMPLES)
     loss = _sum_of_squares if loss_fn is None else loss_fn
+    called = model if forward is None else forward
 
     def losses(part: slice) -> Tensor:
-        outputs = apply(model, examples_of(inputs, part))
+        outputs = apply(called, examples_of(inputs, part))
         return loss(outputs, examples_of(targets, part))
 
     together = slice(0, few)
     with _same_randomness(names):
+        if few > 1 and tape.has_unknown_layers:
+            with tape.recording():  # a batch of another size shows what they take
+                losses(slice(0, 1))
         rows = _by_tape(tape, names, lambda: losses(together))
         is_stochastic = _is_stochastic(losses, together)
         # What a rewritten layer draws may be the same in another order.
         with rewritten(model, (nn.Module,)) if is_stochastic else nullcontext():
             expected = _by_autograd(names, lambda: losses(together))
         _compare(names, {p: g.sum(0) for p, g in rows.items()}, expected, _NOT_RECORDED)
-        if few > 1 and is_stochastic:
-            _LOG.info("the model is stochastic: examples alone were not compared with the batch")
-        elif few > 1:
-            alone = _by_tape(tape, names, lambda: losses(slice(0, 1)))
-            first = {p: g[0] for p, g in rows.items()}
-            _compare(names, first, {p: g[0] for p, g in alone.items()}, _MIXED)
+        if few > 1:
+            with without_dropout(model) if is_stochastic else nullcontext():
+                _check_alone(tape, names, losses, together)
+
+
+def _check_alone(
+    tape: Tape, names: Mapping[Tensor, str], losses: Callable[[slice], Tensor], together: slice
+) -> None:
+    if _is_stochastic(losses, together):
+        _LOG.warning(
+            "the model is stochastic without dropout too: that examples alone have the gradients "
+            "that they have in the batch was not checked"
+        )
+        return
+    rows = _by_tape(tape, names, lambda: losses(together))
+    alone = _by_tape(tape, names, lambda: losses(slice(0, 1)))
+    _compare(names, _first(rows), _first(alone), _MIXED)
+
+
+def _first(rows: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
+    return {parameter: grads[0] for parameter, grads in rows.items()}
 
 
 _NOT_RECORDED = "is not that of autograd; use the parameter only in calls of its layer"
@@ -129,11 +154,19 @@ def _compare(
 ) -> None:
     size = torch.stack([grad.float().norm() for grad in expected.values()]).norm()
     if not bool(size.isfinite()):
+        for parameter, grad in expected.items():
+            lost = not bool(grad.isfinite().all())
+            if lost and bool(found[parameter].isfinite().all()):
+                raise UnsoundConfiguration(
+                    f"the gradient of an example at parameter {names[parameter]!r} is not finite "
+                    f"on one of two ways to compute it: it {problem}"
+                )
         return
     coarse = any(torch.is_autocast_enabled(p.device.type) or p.element_size() < 4 for p in names)
     tolerance = _COARSE_TOLERANCE if coarse else _TOLERANCE
     for parameter, grad in expected.items():
-        if (found[parameter] - grad).float().norm() > tolerance * size:
+        # Written so that what is not finite on one side alone is refused as well.
+        if not (found[parameter] - grad).float().norm() <= tolerance * size:
             raise UnsoundConfiguration(
                 f"the gradient of an example at parameter {names[parameter]!r} {problem}"
             )
@@ -145,7 +178,8 @@ def _is_stochastic(losses: Callable[[slice], Tensor], part: slice) -> bool:
         for seed in (_SEED, _SEED + 1):
             torch.manual_seed(seed)
             values.append(losses(part))
-    return not torch.equal(*values)
+    one, other = values
+    return not bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 @contextmanager

@@ -7,6 +7,7 @@ of a recording the model carries no trace of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -19,13 +20,20 @@ from torch.autograd.function import FunctionCtx
 from torch.utils.hooks import RemovableHandle
 
 from taut.errors import UnsoundConfiguration
+from taut.training._arguments import Arguments
 from taut.training._leaf import LeafCall, is_leaf
 from taut.training._records import Record, merged
 from taut.training._rewrites import Rewrite, rewrite_for
 from taut.training._rules import Rule, rule_for
+from taut.training._state import State
 from taut.training._watch import watched
 
-__all__ = ["Tape", "in_full_precision"]
+__all__ = ["NotExamples", "Tape", "in_full_precision"]
+
+
+class NotExamples(UnsoundConfiguration):
+    """A layer was given something else than examples along its first axis."""
+
 
 _keeps_graph: Callable[[], bool] = torch._C._autograd._get_current_graph_task_keep_graph
 """Whether the running backward pass leaves the graph for another."""
@@ -61,6 +69,9 @@ class Tape:
         self._model = model
         self._layers = list(_layers(model))
         self._parameters = list(model.parameters())
+        self._state = State(model)
+        self._calls: Counter[str] = Counter()
+        self._arguments: dict[tuple[str, int], Arguments] = {}
         self._records: dict[Tensor, list[tuple[str, Record]]] = {}
         self._waiting: list[Callable[[], None]] = []
         self._is_recording = False
@@ -73,6 +84,7 @@ class Tape:
         Gradients that parameters have are removed: any that appear come from outside of the layers.
         """
         self.clear()
+        self._calls.clear()
         parameters = [p for p in self._parameters if p.requires_grad]
         hooks = [self._attached(layer) for layer in self._layers]
         watch = nullcontext() if self._was_watched else watched(self._model, self._owners())
@@ -81,7 +93,7 @@ class Tape:
             parameter.grad = None
         self._is_recording = True
         try:
-            with watch:
+            with self._state.unchanged(), watch:
                 yield
             self._was_watched = True
         finally:
@@ -105,6 +117,11 @@ class Tape:
                 if record.batch != batch:
                     raise _not_examples(name, record.batch, batch)
         return {p: merged([record for _, record in uses]) for p, uses in found.items()}
+
+    @property
+    def has_unknown_layers(self) -> bool:
+        """Whether there are layers without a rule, of which batches must show what they take."""
+        return any(layer.rule is None and layer.rewrite is None for layer in self._layers)
 
     @property
     def is_empty(self) -> bool:
@@ -136,7 +153,7 @@ class Tape:
         def keep(
             module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor
         ) -> Tensor:
-            (inputs,) = (*args, *kwargs.values())
+            inputs, *_ = (*args, *kwargs.values())  # what else there is says no more than sizes
             kept = inputs.detach()
 
             def records(grads: Tensor) -> Iterator[Record]:
@@ -179,7 +196,10 @@ class Tape:
         ) -> Any:
             if not torch.is_grad_enabled():
                 return output
-            call = LeafCall(module, layer.name, args, kwargs)
+            place = layer.name, self._calls[layer.name]
+            self._calls[layer.name] += 1
+            known = self._arguments.setdefault(place, Arguments(layer.name))
+            call = LeafCall(module, layer.name, args, kwargs, known)
             versions = [given._version for given in call.tensors]
 
             def use(grads: tuple[Tensor, ...]) -> None:
@@ -196,7 +216,7 @@ class Tape:
         if self._is_recording:
             self._waiting.append(partial(self._keep, layer, records))
             return
-        with in_full_precision(layer.device_type):
+        with torch.no_grad(), in_full_precision(layer.device_type):
             for record in records():
                 uses = self._records.setdefault(record.parameter, [])
                 uses.append((layer.name, record.cheapest()))
@@ -262,8 +282,8 @@ def _has_own(module: nn.Module) -> bool:
     return any(p.requires_grad for p in module.parameters(recurse=attention))
 
 
-def _not_examples(name: str, found: int, batch: int) -> UnsoundConfiguration:
-    return UnsoundConfiguration(
+def _not_examples(name: str, found: int, batch: int) -> NotExamples:
+    return NotExamples(
         f"layer {name!r} has {found} rows along its first axis where the batch has {batch} "
         "examples; the first axis must be that of examples. What all examples share, such as "
         "positions, is expanded to the batch before the layer; or use backend='materialised' with "

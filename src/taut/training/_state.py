@@ -1,0 +1,65 @@
+"""Watches what a model keeps: parameters and buffers are to be the same after a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor, nn
+
+from taut.errors import UnsoundConfiguration
+
+__all__ = ["State"]
+
+
+class State:
+    """The parameters and buffers of a model, frozen ones included.
+
+    Args:
+        model: whose they are.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._modules = list(model.named_modules())
+        self._were_values_compared = False
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Refuse, at the end, a pass after which something is another tensor or was written to.
+
+        The first pass compares all values, since what is written through `data` leaves no trace.
+        """
+        before = dict(self._tensors())
+        versions = {place: tensor._version for place, tensor in before.items()}
+        whole = not self._were_values_compared
+        values = {p: tensor.detach().clone() for p, tensor in before.items()} if whole else {}
+        yield
+        after = dict(self._tensors())
+        for place in before | after:
+            tensor = after.get(place)
+            if tensor is None or tensor is not before.get(place):
+                raise _changed(place)
+            if tensor._version != versions[place] or (whole and _differ(tensor, values[place])):
+                raise _changed(place)
+        self._were_values_compared = True
+
+    def _tensors(self) -> Iterator[tuple[tuple[str, str], Tensor]]:
+        for module_name, module in self._modules:
+            for kept in (module._parameters, module._buffers):
+                for name, tensor in kept.items():
+                    if tensor is not None:
+                        yield (module_name, name), tensor
+
+
+def _differ(one: Tensor, other: Tensor) -> bool:
+    one = one.detach()
+    return not bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+def _changed(place: tuple[str, str]) -> UnsoundConfiguration:
+    name = ".".join(part for part in place if part)
+    return UnsoundConfiguration(
+        f"the forward pass changed {name!r}: what a model remembers of examples is not covered by "
+        "the noise; remove the layer that does it, or, if it is no more than a table made at the "
+        "first call, call the model once before training"
+    )
