@@ -29,6 +29,7 @@ from taut.training import (
     Plan,
     PoissonSampling,
     PrivateTrainer,
+    RunHistory,
     RunLedger,
     make_private,
     make_private_with_epsilon,
@@ -300,6 +301,32 @@ def test_old_states_count_again():
     _, other, _ = private(noise_multiplier=2.0)
     with pytest.raises(UnsoundConfiguration, match="cost something else"):
         other.load_state_dict(state)
+
+
+def test_states_of_other_runs_are_counted_in_files_too(tmp_path):
+    net = model()
+    first = private_loop(net, sgd(net), data(), passes=2)
+    state = copy.deepcopy(first.state_dict())
+    path = tmp_path / "steps.jsonl"
+    _, second, loader = private(again := model(), ledger=path)
+    second.load_state_dict(state)
+    assert second.ledger.steps == 10
+    for x, y in loader:
+        one_step(again, second, x, y)
+    later = copy.deepcopy(second.state_dict())
+    second.load_state_dict(state)
+    assert second.ledger.steps == 15
+    second.ledger.close()
+    assert RunHistory.read(path).steps == 15
+    _, third, _ = private(ledger=path)  # the same ledger: all of this is known
+    third.load_state_dict(later)
+    assert third.ledger.steps == 15
+    third.ledger.close()
+    net = model()
+    fourth = private_loop(net, sgd(net), data())  # steps of its own, and the weights of others
+    fourth.load_state_dict(later)
+    assert fourth.ledger.steps == 20
+    assert fourth.get_epsilon(1e-3) == plan(steps=20).loss.epsilon(1e-3)
 
 
 # --- refusals ------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from taut import _validate
 from taut.accounting import Bounds, PrivacyLoss
 from taut.errors import UnsoundConfiguration
 from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
@@ -168,27 +167,35 @@ class PrivateOptimizer(Optimizer):
         return self.inner.defaults
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the optimizer inside, and how many steps count so far."""
-        privacy = {"steps": self.ledger.steps, "plan": self.plan.to_dict()}
+        """Return the state of the optimizer inside, and how many steps each ledger has counted."""
+        history = self.ledger.history
+        privacy = {
+            "runs": history.runs,
+            "has_one_price": history.has_one_price,
+            "plan": self.plan.to_dict(),
+        }
         return {**self.inner.state_dict(), "privacy": privacy}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from a state; steps that were counted stay counted.
 
-        A ledger in memory is brought up to the steps of the state. Only a ledger in a file knows
-        of steps that were taken after the state was saved.
+        The steps of the state that the ledger does not count yet are added: those of another run
+        were spent on these weights too. Only a ledger in a file knows of steps that were taken
+        after the state was saved.
+
+        Raises:
+            UnsoundConfiguration: if such steps had another price.
         """
         state = dict(state_dict)
         privacy = state.pop("privacy", None)
-        if privacy is not None and self.ledger.path is None:
-            if Plan.from_dict(privacy["plan"]).step_loss != self.plan.step_loss:
+        if privacy is not None and self.ledger.history.missing(privacy["runs"]):
+            same = Plan.from_dict(privacy["plan"]).step_loss == self.plan.step_loss
+            if not (same and privacy["has_one_price"]):
                 raise UnsoundConfiguration(
                     "the state comes from a run with another noise, clipping or sampling, whose "
                     "steps cost something else; keep the ledgers of both runs and add their losses"
                 )
-            counted = _validate.integer(steps=privacy["steps"])
-            while self.ledger.steps < counted:
-                self.ledger.record(self.ledger.steps)
+            self.ledger.include(privacy["runs"])
         self.inner.load_state_dict(state)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -39,6 +40,7 @@ from taut.training._training_result import TrainingResult
 
 __all__ = ["PrivateTrainer"]
 
+_LOG = logging.getLogger(__name__)
 _PROBED = 4
 _EPSILONS = 20  # how often a run asks for its epsilon
 
@@ -293,6 +295,8 @@ class PrivateTrainer:
                 f"run_dir={str(self._files.directory)!r} holds a run; go on with resume='auto', or "
                 "use another directory"
             )
+        if state is not None:
+            self._check_counted(state, self.ledger)
         if state is not None and state["step"] >= self.step:
             self._load_state(state, loader)
             return self.step >= self.plan.steps
@@ -376,6 +380,8 @@ class PrivateTrainer:
             "step": self.step,
             "plan": self.plan.to_json(),
             "counted_steps": self.ledger.steps,
+            "runs": self.ledger.history.runs,
+            "has_one_price": self.ledger.history.has_one_price,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
@@ -385,11 +391,30 @@ class PrivateTrainer:
             "torch": self._processes.gathered(torch.get_rng_state()) if seeded else None,
         }
 
-    def _load_state(self, state: Mapping[str, Any], loader: PrivateLoader) -> None:
+    def _check_counted(self, state: Mapping[str, Any], ledger: RunLedger) -> None:
+        """Count what the checkpoint knows to be counted, should the ledger have been lost."""
         if Plan.from_json(state["plan"]) != self.plan:
             raise UnsoundConfiguration(
                 "the checkpoint belongs to a run with another plan; use another directory"
             )
+        if not ledger.history.missing(state["runs"]):
+            return
+        if not state["has_one_price"]:
+            raise UnsoundConfiguration(
+                f"the ledger counts {ledger.steps} steps and the checkpoint {state['counted_steps']}"
+                ", of several prices: the ledger was lost or cut off; restore it from a copy"
+            )
+        found = ledger.steps
+        added = ledger.include(state["runs"], restored=True)
+        _LOG.warning(
+            "the ledger of the run was lost or cut off: it had %d steps, and %d were added from "
+            "the checkpoint. Updates that were seen after that checkpoint are not counted; if "
+            "there were any, restore the ledger from a copy",
+            found,
+            added,
+        )
+
+    def _load_state(self, state: Mapping[str, Any], loader: PrivateLoader) -> None:
         given = {"scheduler": self.scheduler, "average": self.average}
         for name, part in given.items():
             if (state[name] is None) != (part is None):
