@@ -389,7 +389,7 @@ def test_skipped_batch_is_refused():
         next(batches)
 
 
-def test_batch_that_was_left_off_is_forgotten(monkeypatch):
+def test_batch_that_was_left_off_is_a_step_of_noise(monkeypatch):
     monkeypatch.setattr(Plan, "noise_scales", lambda *_: [0.0])
     net, optimizer, loader = private(max_physical_batch_size=3, noise_generator=seeded())
     x, y = next(iter(loader))
@@ -398,6 +398,43 @@ def test_batch_that_was_left_off_is_forgotten(monkeypatch):
     monkeypatch.setattr(PoissonSampling, "draw", lambda *_: torch.empty(0, dtype=int).numpy())
     assert list(loader) == []
     assert torch.equal(weights(net), before)
+    assert optimizer.ledger.steps == 1 + 5
+
+
+def test_batches_cannot_be_drawn_until_one_is_liked():
+    net, optimizer, loader = private(noise_generator=seeded())
+    for x, y in loader:
+        one_step(net, optimizer, x, y)
+        break  # after a step, as good as any other end
+    x, y = next(iter(loader))
+    with pytest.raises(UnsoundConfiguration, match="stop after a step"):
+        next(iter(loader))
+    one_step(net, optimizer, x, y)
+    next(iter(loader))
+    assert optimizer.ledger.steps == 2
+
+
+def test_summing_over_batches_is_refused_with_the_way_out():
+    net, _, loader = private(noise_generator=seeded())
+    with pytest.raises(UnsoundConfiguration, match="max_physical_batch_size"):
+        for x, y in loader:
+            functional.cross_entropy(net(x), y).backward()
+
+
+def test_examples_without_finite_gradients_are_counted(caplog):
+    inputs, labels = data().tensors
+    inputs = inputs.clone()
+    inputs[7] = torch.nan
+    net, optimizer, loader = private(
+        dataset=TensorDataset(inputs, labels), batch_size=60, poisson_sampling=False
+    )
+    for _ in range(3):
+        for x, y in loader:
+            one_step(net, optimizer, x, y)
+    assert optimizer.dropped_examples == 3
+    assert weights(net).isfinite().all()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "not for publication" in caplog.text
 
 
 def test_swapped_sampler_is_refused():

@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 
 from taut.accounting import Bounds, PrivacyLoss
 from taut.errors import UnsoundConfiguration
+from taut.training._dropped import warn_of_dropped
 from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
 from taut.training._optimizer_checks import check_optimizer
 from taut.training._plan import Plan
@@ -49,6 +50,10 @@ class PrivateOptimizer(Optimizer):
         self._passes = RecordedPasses(gradient, is_mean=is_mean)
         self._loader: PrivateLoader | None = None
         self._given: MicroBatch | None = None
+        self._is_begun = False
+        self.dropped_examples = 0
+        """How often an example counted for nothing since its gradient was not finite, in this
+        process; not for publication."""
         self._is_removed = False
         self._optimizer_step_pre_hooks = optimizer._optimizer_step_pre_hooks
         self._optimizer_step_post_hooks = optimizer._optimizer_step_post_hooks
@@ -109,9 +114,11 @@ class PrivateOptimizer(Optimizer):
             self._update()
 
     def _update(self) -> None:
+        self._is_begun = False
         self._gradient.check_optimizer(self.inner)
         check_sampler(self._loader, self.plan.sampling)
         self.ledger.record(self.ledger.steps)
+        self.dropped_examples = warn_of_dropped(self.dropped_examples, self._gradient.dropped)
         self._gradient.finish()
         self.inner.step()
 
@@ -126,23 +133,39 @@ class PrivateOptimizer(Optimizer):
         self._loader = loader
 
     def begin_pass(self) -> None:
-        """Begin with a whole batch: what was summed of one that was left off is dropped."""
+        """Begin with a whole batch.
+
+        A batch of which some parts were left off has been drawn and counts as a step, of noise
+        alone: what was summed of it is dropped.
+
+        Raises:
+            UnsoundConfiguration: if the last batch was not followed by a step.
+        """
+        self._refuse_skipped()
         self._passes.forget()
-        self._given = None
+        if self._is_begun:
+            self._update()
 
     def expect(self, part: MicroBatch) -> None:
         """Expect the pass of a batch; without examples, take its step of noise at once."""
-        if self._given is not None:
-            raise UnsoundConfiguration(
-                "the last batch was skipped: no optimizer.step() followed it. Leaving out batches "
-                "because of what is in them is not covered by the noise; step for every batch"
-            )
+        self._refuse_skipped()
+        self._is_begun = True
         self._gradient.begin()
         if part.is_empty:
             self._update()
             return
         self._given = part
         self._passes.expect(part.size)
+
+    def _refuse_skipped(self) -> None:
+        if self._given is not None:
+            raise UnsoundConfiguration(
+                "the last batch was skipped: no optimizer.step() followed it. Leaving out batches "
+                "because of what is in them is not covered by the noise: call optimizer.step() for "
+                "every batch; to end a pass early, stop after a step; to look at examples, use "
+                "loader.dataset; to sum gradients over several batches, use a DataLoader with a "
+                "larger batch_size and max_physical_batch_size"
+            )
 
     def remove(self) -> None:
         """Detach from the module, which is then as it was before."""

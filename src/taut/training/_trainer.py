@@ -21,6 +21,7 @@ from taut.noise import RandomSource, SeededForExperiments
 from taut.training._batches import LabelRange, check_finite, inputs_and_targets
 from taut.training._callbacks import Callback, CSVLog, StepEnd
 from taut.training._distributed import unwrapped
+from taut.training._dropped import warn_of_dropped
 from taut.training._ema import MovingAverage
 from taut.training._evaluation import Evaluation, evaluate
 from taut.training._fetching import Collate
@@ -169,6 +170,7 @@ class PrivateTrainer:
         self._callbacks = [*callbacks, *self._logs(log_private_metrics)] if is_first else []
         self._progress = progress and is_first
         self._epsilon: float | None = None
+        self._dropped = self._dropped_now = 0  # examples that contributed nothing
 
     @classmethod
     def resume(
@@ -215,7 +217,11 @@ class PrivateTrainer:
         finally:
             self._files.close(self.ledger)
         result = TrainingResult.of(
-            self.plan, self.ledger.history, steps=self.step, is_secure=self._noise_bits.secure
+            self.plan,
+            self.ledger.history,
+            steps=self.step,
+            is_secure=self._noise_bits.secure,
+            dropped_examples=self._dropped,
         )
         self._files.save_result(result)
         for callback in self._callbacks:
@@ -350,6 +356,8 @@ class PrivateTrainer:
         except BudgetExceeded:
             self._gradient.discard()
             return False
+        self._dropped_now = self._gradient.dropped
+        self._dropped = warn_of_dropped(self._dropped, self._dropped_now)
         self._gradient.finish()
         self.optimizer.step()
         if self.scheduler is not None:
@@ -363,7 +371,8 @@ class PrivateTrainer:
         steps = self.plan.steps
         if self.step % max(steps // _EPSILONS, 1) == 0 or self.step == steps:
             self._epsilon = ledger.epsilon(self.plan.delta)
-        event = StepEnd(self.step, steps, self.step * self.plan.rate, self._epsilon, loss)
+        epoch = self.step * self.plan.rate
+        event = StepEnd(self.step, steps, epoch, self._epsilon, loss, self._dropped_now)
         progress.show(event)
         for callback in self._callbacks:
             callback.on_step_end(self, event)
