@@ -1,6 +1,8 @@
 """The drop-in: loops stay as they are, and what would break the promise is refused or counted."""
 
 import copy
+import gc
+import io
 import weakref
 
 import pytest
@@ -34,6 +36,7 @@ from taut.training import (
     make_private,
     make_private_with_epsilon,
 )
+from taut.training._recorded_passes import RecordedPasses
 
 
 @pytest.fixture
@@ -516,11 +519,49 @@ def test_closures_and_copies_are_refused():
         copy.deepcopy(optimizer)
 
 
+@pytest.mark.parametrize("how", ["file", "deepcopy"])
+def test_copies_of_the_module_are_ordinary_and_hold_nothing_private(how):
+    net, optimizer, loader = private(max_physical_batch_size=3, noise_generator=seeded())
+    x, y = next(iter(loader))
+    one_step(net, optimizer, x, y)  # a sum without noise is kept now
+    if how == "file":
+        torch.save(net, file := io.BytesIO())
+        assert b"PrivateGradient" not in file.getvalue()
+        file.seek(0)
+        copied = torch.load(file, weights_only=False)
+    else:
+        copied = copy.deepcopy(net)
+    for hook in [*copied._forward_pre_hooks.values(), *copied._forward_hooks.values()]:
+        assert hook(copied, (), None) is None
+        assert not any(isinstance(x, RecordedPasses) for x in gc.get_referents(hook, hook._call))
+    plain = model()
+    plain.load_state_dict(net.state_dict())
+    for trained in (copied, plain):
+        for _ in range(2):
+            trained.zero_grad()
+            functional.cross_entropy(trained(x), y).backward()
+    assert torch.equal(copied[0].weight.grad, plain[0].weight.grad)
+    assert len(net._forward_hooks) == 1
+    optimizer.remove()
+    assert not net._forward_hooks
+
+
+def test_clipping_by_its_name_elsewhere():
+    assert private(clipping="flat")[1].plan.clipping == FlatClip(0.5)
+
+
+def test_generators_of_torch_are_refused():
+    with pytest.raises(TypeError, match="SeededForExperiments"):
+        private(noise_generator=torch.Generator())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"max_grad_norm": None}, "either max_grad_norm or clipping"),
         ({"clipping": FlatClip(1.0)}, "either max_grad_norm or clipping"),
+        ({"clipping": "per_layer"}, "clipping='flat' and max_grad_norm"),
+        ({"clipping": "flat", "max_grad_norm": None}, "max_grad_norm"),
         ({"loss_reduction": "none"}, "loss_reduction must be"),
         ({"noise_multiplier": 0.0}, "noise_multiplier must be"),
         ({"batch_size": 61}, "at most"),

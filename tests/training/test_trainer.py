@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
@@ -388,6 +389,51 @@ def test_losses_that_are_not_of_examples_are_refused(loss, message):
         PrivateTrainer(model(), loss, plan()).fit(data())
 
 
+CLASS_WEIGHTS = torch.tensor([1.0, 5.0, 9.0])
+
+
+@pytest.mark.parametrize("ones", [30, 58])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(weight=CLASS_WEIGHTS),
+        partial(functional.cross_entropy, weight=CLASS_WEIGHTS),
+        lambda outputs, targets: functional.cross_entropy(outputs, targets, CLASS_WEIGHTS),
+    ],
+    ids=["module", "partial", "closure"],
+)
+def test_class_weights_are_refused_for_examples_in_the_order_of_classes(loss, ones):
+    inputs, _ = data().tensors
+    labels = torch.cat([torch.zeros(60 - ones), torch.ones(ones)]).long()
+    labels[-1] = labels[0]
+    with pytest.raises(ValueError, match="class weights"):
+        PrivateTrainer(model(), loss, plan()).fit(TensorDataset(inputs, labels))
+
+
+def test_class_weights_of_single_losses_are_kept():
+    loss = nn.CrossEntropyLoss(weight=CLASS_WEIGHTS, reduction="none")
+    weighted, plain = model(), model()
+    trained(weighted, plan(clipping=FlatClip(1e3), noise_multiplier=1.0), loss=loss)
+    trained(plain, plan(clipping=FlatClip(1e3), noise_multiplier=1.0))
+    assert not torch.allclose(weights(weighted), weights(plain))
+
+
+class Logarithm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x):
+        return torch.log(self.layer(x) - 100.0)
+
+
+def test_outputs_that_are_no_numbers_are_named():
+    with pytest.raises(ValueError, match="model's outputs .* are NaN"):
+        PrivateTrainer(Logarithm(), LOSS, plan()).fit(data())
+    with pytest.raises(ValueError, match="loss_fn returns NaN"):
+        PrivateTrainer(model(), lambda o, _: (o.sum() - 1e6).log(), plan()).fit(data())
+
+
 class SteepAtZero(nn.Module):
     """Has finite outputs and, for an input of zeros, an infinite gradient."""
 
@@ -411,9 +457,7 @@ def test_examples_without_finite_gradients_are_counted(backend, caplog, tmp_path
             seen.append(event.dropped)
 
     net, full = SteepAtZero(), plan(sampling=FixedSizeSampling(), batch_size=60, steps=3)
-    trainer = PrivateTrainer(
-        net, LOSS, full, backend=backend, callbacks=[See()], run_dir=tmp_path
-    )
+    trainer = PrivateTrainer(net, LOSS, full, backend=backend, callbacks=[See()], run_dir=tmp_path)
     result = trainer.fit(TensorDataset(inputs, labels))
     assert seen == [1, 1, 1]
     assert result.dropped_examples == 3

@@ -180,7 +180,9 @@ class RunHistory:
                 raise ValueError(f"expected schema {SCHEMA!r}, got {entry.get('schema')!r}")
             plan = Plan.from_dict(entry["run"])
             name = self.id if self.segments else entry.get("id")
-            return replace(self, id=name).begun(plan, _validate.positive_integer(block=entry["block"]))
+            return replace(self, id=name).begun(
+                plan, _validate.positive_integer(block=entry["block"])
+            )
         if "torn" in entry:
             if not self.segments:  # the very first line was cut off, before any step
                 return self

@@ -18,7 +18,13 @@ from torch.utils.data import default_collate
 from taut import _validate
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
-from taut.training._batches import LabelRange, check_finite, inputs_and_targets
+from taut.training._batches import (
+    LabelRange,
+    check_finite,
+    check_outputs,
+    inputs_and_targets,
+    probed,
+)
 from taut.training._callbacks import Callback, CSVLog, StepEnd
 from taut.training._distributed import unwrapped
 from taut.training._dropped import warn_of_dropped
@@ -42,7 +48,6 @@ from taut.training._training_result import TrainingResult
 __all__ = ["PrivateTrainer"]
 
 _LOG = logging.getLogger(__name__)
-_PROBED = 4
 _EPSILONS = 20  # how often a run asks for its epsilon
 
 
@@ -272,10 +277,9 @@ class PrivateTrainer:
         """Find out about the loss function, from what the model says about a few examples."""
         if self._losses is not None:
             return
-        few = min(length(dataset), _PROBED)
         collate: Any = self._loading["collate_fn"] or default_collate
-        batch = collate([dataset[i] for i in range(few)])
-        inputs, targets = inputs_and_targets(batch, self.device)
+        examples = probed(dataset, length(dataset), collate)
+        inputs, targets = inputs_and_targets(collate(examples), self.device)
         check_finite(inputs)
         state = [*self.model.named_parameters(), *self.model.named_buffers()]
         versions = [tensor._version for _, tensor in state]
@@ -287,9 +291,10 @@ class PrivateTrainer:
                     f"the forward pass changed {name!r}: what a model remembers of examples is not "
                     "covered by the noise; remove the layer that does it"
                 )
+        check_outputs(outputs)
         labels = LabelRange(self._loss_fn, outputs)
         labels.check(targets)
-        self._losses = per_example(self._loss_fn, outputs, targets, few)
+        self._losses = per_example(self._loss_fn, outputs, targets, len(examples))
         self._labels = labels
 
     def _restore(self, loader: PrivateLoader, resume: str) -> bool:
