@@ -257,6 +257,14 @@ def test_lost_ledger_of_several_prices_is_refused(tmp_path):
         trainer(tmp_path, model()).fit(data())
 
 
+def test_lost_ledger_without_a_checkpoint_is_refused(tmp_path):
+    trainer(tmp_path, model(), steps=2).fit(data())
+    (tmp_path / "checkpoint.pt").unlink()
+    emptied(tmp_path / "ledger.jsonl")
+    with pytest.raises(UnsoundConfiguration, match=r"restore ledger\.jsonl"):
+        trainer(tmp_path, model(), steps=2).fit(data())
+
+
 def test_result_of_uncounted_updates_is_refused():
     with pytest.raises(UnsoundConfiguration, match="only counted_steps=0"):
         TrainingResult.of(plan(), RunLedger(None, plan()).history, steps=1, is_secure=True)

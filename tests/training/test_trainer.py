@@ -428,7 +428,7 @@ class Logarithm(nn.Module):
 
 
 def test_outputs_that_are_no_numbers_are_named():
-    with pytest.raises(ValueError, match="model's outputs .* are NaN"):
+    with pytest.raises(ValueError, match=r"model's outputs .* are NaN"):
         PrivateTrainer(Logarithm(), LOSS, plan()).fit(data())
     with pytest.raises(ValueError, match="loss_fn returns NaN"):
         PrivateTrainer(model(), lambda o, _: (o.sum() - 1e6).log(), plan()).fit(data())
