@@ -417,6 +417,21 @@ def test_batches_cannot_be_drawn_until_one_is_liked():
     assert optimizer.ledger.steps == 2
 
 
+def test_step_that_failed_is_still_due(monkeypatch):
+    net, optimizer, loader = private(noise_generator=seeded())
+    batches = iter(loader)
+    x, y = next(batches)
+    with monkeypatch.context() as broken:
+        broken.setattr(optimizer.ledger, "record", None)
+        with pytest.raises(TypeError):
+            one_step(net, optimizer, x, y)
+    with pytest.raises(UnsoundConfiguration, match="skipped"):
+        next(batches)  # its gradients must not be added to those of the last batch
+    optimizer.step()
+    next(iter(loader))
+    assert optimizer.ledger.steps == 1
+
+
 def test_summing_over_batches_is_refused_with_the_way_out():
     net, _, loader = private(noise_generator=seeded())
     batches = iter(loader)

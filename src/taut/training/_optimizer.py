@@ -109,17 +109,17 @@ class PrivateOptimizer(Optimizer):
                 "the loader that make_private returned, and step once for each of its batches"
             )
         self._passes.take()
-        given, self._given = self._given, None
-        if given.is_last:
+        if self._given.is_last:
             self._update()
+        self._given = None  # not before: a step that failed is still due
 
     def _update(self) -> None:
-        self._is_begun = False
         self._gradient.check_optimizer(self.inner)
         check_sampler(self._loader, self.plan.sampling)
         self.ledger.record(self.ledger.steps)
         self.dropped_examples = warn_of_dropped(self.dropped_examples, self._gradient.dropped)
         self._gradient.finish()
+        self._is_begun = False
         self.inner.step()
 
     # --- what the loader calls -----------------------------------------------------------------

@@ -83,9 +83,9 @@ class RunFiles:
         is_lost = not ledger.exists() or not ledger.stat().st_size
         if path.exists() and is_lost and not checkpoint.exists():
             raise UnsoundConfiguration(
-                f"a run was begun in {os.fspath(self.directory)!r} and its ledger was lost, so that "
-                "nobody knows what it has spent; restore ledger.jsonl from a copy, or use another "
-                "directory and add the loss of the lost run"
+                f"a run was begun in {os.fspath(self.directory)!r} and its ledger was lost, so "
+                "that nobody knows what it has spent; restore ledger.jsonl from a copy, or use "
+                "another directory and add the loss of the lost run"
             )
 
     def _write_plan(self) -> None:

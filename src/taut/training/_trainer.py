@@ -415,8 +415,9 @@ class PrivateTrainer:
             return
         if not state["has_one_price"]:
             raise UnsoundConfiguration(
-                f"the ledger counts {ledger.steps} steps and the checkpoint {state['counted_steps']}"
-                ", of several prices: the ledger was lost or cut off; restore it from a copy"
+                f"the ledger counts {ledger.steps} steps and the checkpoint "
+                f"{state['counted_steps']}, of several prices: the ledger was lost or cut off; "
+                "restore it from a copy"
             )
         found = ledger.steps
         added = ledger.include(state["runs"], restored=True)
