@@ -1,6 +1,8 @@
 """The drop-in: loops stay as they are, and what would break the promise is refused or counted."""
 
 import copy
+import gc
+import io
 import weakref
 
 import pytest
@@ -29,10 +31,12 @@ from taut.training import (
     Plan,
     PoissonSampling,
     PrivateTrainer,
+    RunHistory,
     RunLedger,
     make_private,
     make_private_with_epsilon,
 )
+from taut.training._recorded_passes import RecordedPasses
 
 
 @pytest.fixture
@@ -302,6 +306,32 @@ def test_old_states_count_again():
         other.load_state_dict(state)
 
 
+def test_states_of_other_runs_are_counted_in_files_too(tmp_path):
+    net = model()
+    first = private_loop(net, sgd(net), data(), passes=2)
+    state = copy.deepcopy(first.state_dict())
+    path = tmp_path / "steps.jsonl"
+    _, second, loader = private(again := model(), ledger=path)
+    second.load_state_dict(state)
+    assert second.ledger.steps == 10
+    for x, y in loader:
+        one_step(again, second, x, y)
+    later = copy.deepcopy(second.state_dict())
+    second.load_state_dict(state)
+    assert second.ledger.steps == 15
+    second.ledger.close()
+    assert RunHistory.read(path).steps == 15
+    _, third, _ = private(ledger=path)  # the same ledger: all of this is known
+    third.load_state_dict(later)
+    assert third.ledger.steps == 15
+    third.ledger.close()
+    net = model()
+    fourth = private_loop(net, sgd(net), data())  # steps of its own, and the weights of others
+    fourth.load_state_dict(later)
+    assert fourth.ledger.steps == 20
+    assert fourth.get_epsilon(1e-3) == plan(steps=20).loss.epsilon(1e-3)
+
+
 # --- refusals ------------------------------------------------------------------------------------
 
 
@@ -362,7 +392,7 @@ def test_skipped_batch_is_refused():
         next(batches)
 
 
-def test_batch_that_was_left_off_is_forgotten(monkeypatch):
+def test_batch_that_was_left_off_is_a_step_of_noise(monkeypatch):
     monkeypatch.setattr(Plan, "noise_scales", lambda *_: [0.0])
     net, optimizer, loader = private(max_physical_batch_size=3, noise_generator=seeded())
     x, y = next(iter(loader))
@@ -371,6 +401,60 @@ def test_batch_that_was_left_off_is_forgotten(monkeypatch):
     monkeypatch.setattr(PoissonSampling, "draw", lambda *_: torch.empty(0, dtype=int).numpy())
     assert list(loader) == []
     assert torch.equal(weights(net), before)
+    assert optimizer.ledger.steps == 1 + 5
+
+
+def test_batches_cannot_be_drawn_until_one_is_liked():
+    net, optimizer, loader = private(noise_generator=seeded())
+    for x, y in loader:
+        one_step(net, optimizer, x, y)
+        break  # after a step, as good as any other end
+    x, y = next(iter(loader))
+    with pytest.raises(UnsoundConfiguration, match="stop after a step"):
+        next(iter(loader))
+    one_step(net, optimizer, x, y)
+    next(iter(loader))
+    assert optimizer.ledger.steps == 2
+
+
+def test_step_that_failed_is_still_due(monkeypatch):
+    net, optimizer, loader = private(noise_generator=seeded())
+    batches = iter(loader)
+    x, y = next(batches)
+    with monkeypatch.context() as broken:
+        broken.setattr(optimizer.ledger, "record", None)
+        with pytest.raises(TypeError):
+            one_step(net, optimizer, x, y)
+    with pytest.raises(UnsoundConfiguration, match="skipped"):
+        next(batches)  # its gradients must not be added to those of the last batch
+    optimizer.step()
+    next(iter(loader))
+    assert optimizer.ledger.steps == 1
+
+
+def test_summing_over_batches_is_refused_with_the_way_out():
+    net, _, loader = private(noise_generator=seeded())
+    batches = iter(loader)
+    x, y = next(batches)
+    functional.cross_entropy(net(x), y).backward()
+    with pytest.raises(UnsoundConfiguration, match="max_physical_batch_size"):
+        next(batches)
+
+
+def test_examples_without_finite_gradients_are_counted(caplog):
+    inputs, labels = data().tensors
+    inputs = inputs.clone()
+    inputs[7] = torch.nan
+    net, optimizer, loader = private(
+        dataset=TensorDataset(inputs, labels), batch_size=60, poisson_sampling=False
+    )
+    for _ in range(3):
+        for x, y in loader:
+            one_step(net, optimizer, x, y)
+    assert optimizer.dropped_examples == 3
+    assert weights(net).isfinite().all()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "not for publication" in caplog.text
 
 
 def test_swapped_sampler_is_refused():
@@ -452,11 +536,49 @@ def test_closures_and_copies_are_refused():
         copy.deepcopy(optimizer)
 
 
+@pytest.mark.parametrize("how", ["file", "deepcopy"])
+def test_copies_of_the_module_are_ordinary_and_hold_nothing_private(how):
+    net, optimizer, loader = private(max_physical_batch_size=3, noise_generator=seeded())
+    x, y = next(iter(loader))
+    one_step(net, optimizer, x, y)  # a sum without noise is kept now
+    if how == "file":
+        torch.save(net, file := io.BytesIO())
+        assert b"PrivateGradient" not in file.getvalue()
+        file.seek(0)
+        copied = torch.load(file, weights_only=False)
+    else:
+        copied = copy.deepcopy(net)
+    for hook in [*copied._forward_pre_hooks.values(), *copied._forward_hooks.values()]:
+        assert hook(copied, (), None) is None
+        assert not any(isinstance(x, RecordedPasses) for x in gc.get_referents(hook, hook._call))
+    plain = model()
+    plain.load_state_dict(net.state_dict())
+    for trained in (copied, plain):
+        for _ in range(2):
+            trained.zero_grad()
+            functional.cross_entropy(trained(x), y).backward()
+    assert torch.equal(copied[0].weight.grad, plain[0].weight.grad)
+    assert len(net._forward_hooks) == 1
+    optimizer.remove()
+    assert not net._forward_hooks
+
+
+def test_clipping_by_its_name_elsewhere():
+    assert private(clipping="flat")[1].plan.clipping == FlatClip(0.5)
+
+
+def test_generators_of_torch_are_refused():
+    with pytest.raises(TypeError, match="SeededForExperiments"):
+        private(noise_generator=torch.Generator())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"max_grad_norm": None}, "either max_grad_norm or clipping"),
         ({"clipping": FlatClip(1.0)}, "either max_grad_norm or clipping"),
+        ({"clipping": "per_layer"}, "clipping='flat' and max_grad_norm"),
+        ({"clipping": "flat", "max_grad_norm": None}, "max_grad_norm"),
         ({"loss_reduction": "none"}, "loss_reduction must be"),
         ({"noise_multiplier": 0.0}, "noise_multiplier must be"),
         ({"batch_size": 61}, "at most"),

@@ -333,7 +333,8 @@ def test_datasets_that_cannot_be_sampled(dataset, error, message):
 
 def test_dataset_of_another_size_than_planned():
     small = Subset(TENSORS, range(99))
-    PrivateLoader(small, plan())
+    with pytest.raises(UnsoundConfiguration, match="examples=100, the dataset has 99"):
+        PrivateLoader(small, plan())
     with pytest.raises(UnsoundConfiguration, match="examples=100, the dataset has 99"):
         PrivateLoader(small, plan(sampling=FixedSizeSampling()))
 

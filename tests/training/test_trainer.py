@@ -4,12 +4,13 @@ import csv
 import json
 import re
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from training.runs import CLASSES, FEATURES, data, model, one_by_one, plan, sgd, weights
 
 from taut.errors import BudgetExceeded, UnsoundConfiguration
@@ -20,6 +21,7 @@ from taut.training import (
     FixedSizeSampling,
     FlatClip,
     Plan,
+    PrivateLoader,
     PrivateTrainer,
     TrainingResult,
 )
@@ -385,6 +387,107 @@ def test_forward_that_changes_parameters_is_refused():
 def test_losses_that_are_not_of_examples_are_refused(loss, message):
     with pytest.raises(ValueError, match=message):
         PrivateTrainer(model(), loss, plan()).fit(data())
+
+
+CLASS_WEIGHTS = torch.tensor([1.0, 5.0, 9.0])
+
+
+@pytest.mark.parametrize("ones", [30, 58])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(weight=CLASS_WEIGHTS),
+        partial(functional.cross_entropy, weight=CLASS_WEIGHTS),
+        lambda outputs, targets: functional.cross_entropy(outputs, targets, CLASS_WEIGHTS),
+    ],
+    ids=["module", "partial", "closure"],
+)
+def test_class_weights_are_refused_for_examples_in_the_order_of_classes(loss, ones):
+    inputs, _ = data().tensors
+    labels = torch.cat([torch.zeros(60 - ones), torch.ones(ones)]).long()
+    labels[-1] = labels[0]
+    with pytest.raises(ValueError, match="class weights"):
+        PrivateTrainer(model(), loss, plan()).fit(TensorDataset(inputs, labels))
+
+
+def test_class_weights_of_single_losses_are_kept():
+    loss = nn.CrossEntropyLoss(weight=CLASS_WEIGHTS, reduction="none")
+    weighted, plain = model(), model()
+    trained(weighted, plan(clipping=FlatClip(1e3), noise_multiplier=1.0), loss=loss)
+    trained(plain, plan(clipping=FlatClip(1e3), noise_multiplier=1.0))
+    assert not torch.allclose(weights(weighted), weights(plain))
+
+
+class Logarithm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x):
+        return torch.log(self.layer(x) - 100.0)
+
+
+def test_outputs_that_are_no_numbers_are_named():
+    with pytest.raises(ValueError, match=r"model's outputs .* are NaN"):
+        PrivateTrainer(Logarithm(), LOSS, plan()).fit(data())
+    with pytest.raises(ValueError, match="loss_fn returns NaN"):
+        PrivateTrainer(model(), lambda o, _: (o.sum() - 1e6).log(), plan()).fit(data())
+
+
+class SteepAtZero(nn.Module):
+    """Has finite outputs and, for an input of zeros, an infinite gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(FEATURES, CLASSES, bias=False)
+
+    def forward(self, x):
+        return self.layer(x).abs().sqrt()
+
+
+@pytest.mark.parametrize("backend", ["bookkeeping", "materialised"])
+def test_examples_without_finite_gradients_are_counted(backend, caplog, tmp_path):
+    inputs, labels = data().tensors
+    inputs = inputs.clone()
+    inputs[50] = 0.0
+    seen = []
+
+    class See(Callback):
+        def on_step_end(self, trainer, event):
+            seen.append(event.dropped)
+
+    net, full = SteepAtZero(), plan(sampling=FixedSizeSampling(), batch_size=60, steps=3)
+    trainer = PrivateTrainer(net, LOSS, full, backend=backend, callbacks=[See()], run_dir=tmp_path)
+    result = trainer.fit(TensorDataset(inputs, labels))
+    assert seen == [1, 1, 1]
+    assert result.dropped_examples == 3
+    assert weights(net).isfinite().all()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    # How many they are depends on the examples: no file says it.
+    assert "dropped" not in result.to_json() + result.statement + repr(result)
+    assert "dropped" not in (tmp_path / "result.json").read_text()
+
+
+@pytest.mark.parametrize("sampling", [None, FixedSizeSampling()])
+@pytest.mark.parametrize("examples", [59, 600])
+def test_dataset_of_another_size_than_planned_is_refused(sampling, examples):
+    a_plan = plan() if sampling is None else plan(sampling=sampling)
+    with pytest.raises(UnsoundConfiguration, match=f"examples=60, the dataset has {examples}"):
+        PrivateTrainer(model(), LOSS, a_plan).fit(data(examples))
+    with pytest.raises(UnsoundConfiguration, match=f"plan with examples={examples}"):
+        PrivateLoader.from_data_loader(DataLoader(data(examples)), a_plan)
+
+
+def test_loaders_are_no_datasets():
+    with pytest.raises(UnsoundConfiguration, match=r"loader\.dataset"):
+        PrivateTrainer(model(), LOSS, plan()).fit(DataLoader(data()))
+
+
+def test_generators_of_torch_are_refused():
+    with pytest.raises(TypeError, match="SeededForExperiments"):
+        PrivateTrainer(model(), LOSS, plan(), generator=torch.Generator())
+    with pytest.raises(TypeError, match="SeededForExperiments"):
+        PrivateLoader(data(), plan(), generator=torch.Generator())
 
 
 def test_labels_out_of_range_are_refused():

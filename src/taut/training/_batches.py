@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,7 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
-__all__ = ["LabelRange", "check_finite", "inputs_and_targets"]
+__all__ = ["LabelRange", "check_finite", "check_outputs", "inputs_and_targets", "probed"]
+
+_PROBED = 4
+_LOOKED_AT = 64  # examples among which one with another target is looked for
 
 
 def inputs_and_targets(batch: Any, device: torch.device | None = None) -> tuple[Any, Any]:
@@ -41,6 +45,49 @@ def check_finite(inputs: Any) -> None:
                 "inputs hold NaN or infinite values, from which nothing can be learned; replace "
                 "them or leave these examples out (dataset = Subset(dataset, finite_places))"
             )
+
+
+def check_outputs(outputs: Any) -> None:
+    """Refuse a model that makes NaN of finite inputs, before a loss is blamed for it."""
+    for leaf in pytree.tree_leaves(outputs):
+        if isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.isnan().any():
+            raise ValueError(
+                "the model's outputs for the first examples that were tried are NaN, though their "
+                "inputs are finite; check its initial weights, and logarithms, roots and divisions"
+            )
+
+
+def probed(dataset: Any, examples: int, collate: Callable[[list[Any]], Any]) -> list[Any]:
+    """Return a few examples from all over the dataset, with targets that differ if possible.
+
+    Examples in the order of their classes would show a loss function one class alone.
+    """
+    few = [dataset[i] for i in _spread(examples, _PROBED)]
+    first = _target(few[0], collate)
+    if len(few) < 2 or any(not _same(first, _target(other, collate)) for other in few[1:]):
+        return few
+    for place in _spread(examples, _LOOKED_AT):
+        other = dataset[place]
+        if not _same(first, _target(other, collate)):
+            return [*few[:-1], other]
+    return few
+
+
+def _spread(examples: int, count: int) -> list[int]:
+    most = min(examples, count)
+    return [i * (examples - 1) // max(most - 1, 1) for i in range(most)]
+
+
+def _target(example: Any, collate: Callable[[list[Any]], Any]) -> Any:
+    return inputs_and_targets(collate([example]))[1]
+
+
+def _same(left: Any, right: Any) -> bool:
+    pairs = zip(pytree.tree_leaves(left), pytree.tree_leaves(right), strict=False)
+    return all(
+        torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else a is b
+        for a, b in pairs
+    )
 
 
 class LabelRange:

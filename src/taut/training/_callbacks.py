@@ -29,6 +29,8 @@ class StepEnd:
             then, so that it may be a few steps old, and None before the first time.
         private_loss: the mean loss of the batch, None if the batch is empty. It depends on the
             examples and no noise was added: it is for the owner of the data, not for publication.
+        dropped: how many examples of the batch contributed nothing, since their gradients were not
+            finite, in this process; as private as the loss.
     """
 
     step: int
@@ -36,6 +38,7 @@ class StepEnd:
     epoch: float
     epsilon: float | None
     private_loss: float | None
+    dropped: int = 0
 
 
 class Callback:

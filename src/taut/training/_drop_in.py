@@ -44,7 +44,7 @@ def make_private(
     poisson_sampling: bool = True,
     loss_reduction: Reduction = "mean",
     max_physical_batch_size: int | None = None,
-    clipping: Clipping | None = None,
+    clipping: Clipping | str | None = None,
     ledger: str | os.PathLike[str] | RunLedger | None = None,
     noise_generator: RandomSource | None = None,
 ) -> tuple[Module, PrivateOptimizer, PrivateLoader]:
@@ -62,7 +62,7 @@ def make_private(
         loss_reduction: of the loss in the loop. For "mean", the gradient of a step is a mean over
             the expected batch size, for "sum" it is a sum.
         max_physical_batch_size: larger batches come in parts; `step()` waits for the last one.
-        clipping: instead of `max_grad_norm`.
+        clipping: instead of `max_grad_norm`; or "flat" beside it, as in Opacus.
         ledger: a file that counts steps through crashes, or a ledger for the same step.
         noise_generator: of noise and choices, by default the secure one.
 
@@ -128,7 +128,7 @@ def make_private_with_epsilon(
     poisson_sampling: bool = True,
     loss_reduction: Reduction = "mean",
     max_physical_batch_size: int | None = None,
-    clipping: Clipping | None = None,
+    clipping: Clipping | str | None = None,
     ledger: str | os.PathLike[str] | None = None,
     noise_generator: RandomSource | None = None,
 ) -> tuple[Module, PrivateOptimizer, PrivateLoader]:
@@ -267,7 +267,9 @@ def _batches(loader: DataLoader[Any], poisson: bool) -> dict[str, Any]:
     }
 
 
-def _clipping(clipping: Clipping | None, norm: float | None) -> Clipping:
+def _clipping(clipping: Clipping | str | None, norm: float | None) -> Clipping:
+    if isinstance(clipping, str):
+        return _named_clipping(clipping, norm)
     if (clipping is None) == (norm is None):
         raise ValueError(
             f"give either max_grad_norm or clipping, got max_grad_norm={norm!r} and "
@@ -275,6 +277,16 @@ def _clipping(clipping: Clipping | None, norm: float | None) -> Clipping:
         )
     if clipping is not None:
         return clipping
+    return FlatClip(_validate.positive(max_grad_norm=norm))
+
+
+def _named_clipping(name: str, norm: float | None) -> Clipping:
+    """Return the clipping that Opacus calls `name`."""
+    if name != "flat":
+        raise ValueError(
+            f"clipping must be 'flat' or a Clipping, got clipping={name!r}; clip whole gradients "
+            "with clipping='flat' and max_grad_norm, or give a Clipping such as FlatClip(1.0)"
+        )
     return FlatClip(_validate.positive(max_grad_norm=norm))
 
 

@@ -14,9 +14,16 @@ from taut import _validate
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments, default_generator
 from taut.training._fetching import Collate, empty_batch, whole_tensors
-from taut.training._loader_checks import check_replaceable, fitted, length, refuse_loader
+from taut.training._loader_checks import (
+    check_replaceable,
+    check_size,
+    fitted,
+    length,
+    refuse_loader,
+)
 from taut.training._plan import Plan
 from taut.training._processes import Processes
+from taut.training._randomness import checked
 from taut.training._sampling import Indices, Sampling
 
 __all__ = ["MicroBatch", "PrivateLoader", "check_sampler"]
@@ -125,7 +132,7 @@ class PrivateLoader:
         self.sampling = sampling.sampling if isinstance(sampling, Plan) else fitted(sampling)
         self.examples = length(dataset)
         if self.plan is not None:
-            self.sampling.check_examples(self.plan.examples, self.examples)
+            check_size(self.plan, self.examples)
         self.max_physical_batch_size = (
             None
             if max_physical_batch_size is None
@@ -137,7 +144,7 @@ class PrivateLoader:
         self._pass = _validate.positive_integer(steps=steps)
         self.processes = Processes.current(process_group)
         self.processes.check_same("sampling", (repr(self.sampling), self.examples, self._pass))
-        source = default_generator() if generator is None else generator
+        source = default_generator() if generator is None else checked(generator)
         bits = self.processes.own if self.sampling.samples_apart else self.processes.common
         self.generator = bits(source)
         self.current: MicroBatch | None = None

@@ -14,9 +14,10 @@ from torch.utils.data import (
 
 from taut import _validate
 from taut.errors import UnsoundConfiguration
+from taut.training._plan import Plan
 from taut.training._sampling import Sampling
 
-__all__ = ["check_replaceable", "fitted", "length", "refuse_loader"]
+__all__ = ["check_replaceable", "check_size", "fitted", "length", "refuse_loader"]
 
 
 def refuse_loader(loader: object, sampling: Sampling) -> Never:
@@ -59,6 +60,20 @@ def check_replaceable(loader: DataLoader[Any]) -> None:
         )
 
 
+def check_size(plan: Plan, examples: int) -> None:
+    """Refuse a dataset of another size than was planned for.
+
+    Poisson sampling costs the same for every size, but the gradient would be divided by another
+    number than the expected batch size, and the statement would speak of another dataset.
+    """
+    if examples != plan.examples:
+        raise UnsoundConfiguration(
+            f"the plan is for examples={plan.examples}, the dataset has {examples}; make the plan "
+            f"with examples={examples}"
+        )
+    plan.sampling.check_examples(plan.examples, examples)
+
+
 def fitted(sampling: object) -> Sampling:
     if not isinstance(sampling, Sampling):
         raise _validate.WrongType(f"sampling must be a Plan or a Sampling, got {sampling!r}")
@@ -69,6 +84,11 @@ def fitted(sampling: object) -> Sampling:
 
 def length(dataset: Any) -> int:
     """Return the number of examples, or say what to do about a dataset that has none."""
+    if isinstance(dataset, DataLoader):
+        raise UnsoundConfiguration(
+            "a DataLoader draws batches in its own way, and private sampling needs the examples: "
+            "give its dataset (loader.dataset); batches are those of the plan"
+        )
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
         raise UnsoundConfiguration(
             f"{type(dataset).__name__} can only be read in its own order, so that no example can "

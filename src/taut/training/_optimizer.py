@@ -7,9 +7,9 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-from taut import _validate
 from taut.accounting import Bounds, PrivacyLoss
 from taut.errors import UnsoundConfiguration
+from taut.training._dropped import warn_of_dropped
 from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
 from taut.training._optimizer_checks import check_optimizer
 from taut.training._plan import Plan
@@ -50,6 +50,10 @@ class PrivateOptimizer(Optimizer):
         self._passes = RecordedPasses(gradient, is_mean=is_mean)
         self._loader: PrivateLoader | None = None
         self._given: MicroBatch | None = None
+        self._is_begun = False
+        self.dropped_examples = 0
+        """How often an example counted for nothing since its gradient was not finite, in this
+        process; not for publication."""
         self._is_removed = False
         self._optimizer_step_pre_hooks = optimizer._optimizer_step_pre_hooks
         self._optimizer_step_post_hooks = optimizer._optimizer_step_post_hooks
@@ -105,15 +109,17 @@ class PrivateOptimizer(Optimizer):
                 "the loader that make_private returned, and step once for each of its batches"
             )
         self._passes.take()
-        given, self._given = self._given, None
-        if given.is_last:
+        if self._given.is_last:
             self._update()
+        self._given = None  # not before: a step that failed is still due
 
     def _update(self) -> None:
         self._gradient.check_optimizer(self.inner)
         check_sampler(self._loader, self.plan.sampling)
         self.ledger.record(self.ledger.steps)
+        self.dropped_examples = warn_of_dropped(self.dropped_examples, self._gradient.dropped)
         self._gradient.finish()
+        self._is_begun = False
         self.inner.step()
 
     # --- what the loader calls -----------------------------------------------------------------
@@ -127,23 +133,39 @@ class PrivateOptimizer(Optimizer):
         self._loader = loader
 
     def begin_pass(self) -> None:
-        """Begin with a whole batch: what was summed of one that was left off is dropped."""
+        """Begin with a whole batch.
+
+        A batch of which some parts were left off has been drawn and counts as a step, of noise
+        alone: what was summed of it is dropped.
+
+        Raises:
+            UnsoundConfiguration: if the last batch was not followed by a step.
+        """
+        self._refuse_skipped()
         self._passes.forget()
-        self._given = None
+        if self._is_begun:
+            self._update()
 
     def expect(self, part: MicroBatch) -> None:
         """Expect the pass of a batch; without examples, take its step of noise at once."""
-        if self._given is not None:
-            raise UnsoundConfiguration(
-                "the last batch was skipped: no optimizer.step() followed it. Leaving out batches "
-                "because of what is in them is not covered by the noise; step for every batch"
-            )
+        self._refuse_skipped()
+        self._is_begun = True
         self._gradient.begin()
         if part.is_empty:
             self._update()
             return
         self._given = part
         self._passes.expect(part.size)
+
+    def _refuse_skipped(self) -> None:
+        if self._given is not None:
+            raise UnsoundConfiguration(
+                "the last batch was skipped: no optimizer.step() followed it. Leaving out batches "
+                "because of what is in them is not covered by the noise: call optimizer.step() for "
+                "every batch; to end a pass early, stop after a step; to look at examples, use "
+                "loader.dataset; to sum gradients over several batches, use a DataLoader with a "
+                "larger batch_size and max_physical_batch_size"
+            )
 
     def remove(self) -> None:
         """Detach from the module, which is then as it was before."""
@@ -168,27 +190,35 @@ class PrivateOptimizer(Optimizer):
         return self.inner.defaults
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the optimizer inside, and how many steps count so far."""
-        privacy = {"steps": self.ledger.steps, "plan": self.plan.to_dict()}
+        """Return the state of the optimizer inside, and how many steps each ledger has counted."""
+        history = self.ledger.history
+        privacy = {
+            "runs": history.runs,
+            "has_one_price": history.has_one_price,
+            "plan": self.plan.to_dict(),
+        }
         return {**self.inner.state_dict(), "privacy": privacy}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from a state; steps that were counted stay counted.
 
-        A ledger in memory is brought up to the steps of the state. Only a ledger in a file knows
-        of steps that were taken after the state was saved.
+        The steps of the state that the ledger does not count yet are added: those of another run
+        were spent on these weights too. Only a ledger in a file knows of steps that were taken
+        after the state was saved.
+
+        Raises:
+            UnsoundConfiguration: if such steps had another price.
         """
         state = dict(state_dict)
         privacy = state.pop("privacy", None)
-        if privacy is not None and self.ledger.path is None:
-            if Plan.from_dict(privacy["plan"]).step_loss != self.plan.step_loss:
+        if privacy is not None and self.ledger.history.missing(privacy["runs"]):
+            same = Plan.from_dict(privacy["plan"]).step_loss == self.plan.step_loss
+            if not (same and privacy["has_one_price"]):
                 raise UnsoundConfiguration(
                     "the state comes from a run with another noise, clipping or sampling, whose "
                     "steps cost something else; keep the ledgers of both runs and add their losses"
                 )
-            counted = _validate.integer(steps=privacy["steps"])
-            while self.ledger.steps < counted:
-                self.ledger.record(self.ledger.steps)
+            self.ledger.include(privacy["runs"])
         self.inner.load_state_dict(state)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

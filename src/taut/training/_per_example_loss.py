@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from taut.training._materialised import LossFunction, examples_of
@@ -34,6 +35,7 @@ def per_example(loss_fn: Any, outputs: Any, targets: Any, batch: int) -> LossFun
     """
     if not callable(loss_fn):
         raise ValueError(f"loss_fn must be a function of outputs and targets, got {loss_fn!r}")
+    _refuse_class_weights(loss_fn)
     values = _value(loss_fn, outputs, targets)
     if values.dim() == 1 and len(values) == batch:
         _check_alone(loss_fn, values, outputs, targets)
@@ -50,6 +52,28 @@ def per_example(loss_fn: Any, outputs: Any, targets: Any, batch: int) -> LossFun
     return partial(_one_by_one, loss_fn)
 
 
+def _refuse_class_weights(loss_fn: Any) -> None:
+    """Refuse a mean that is weighted by classes: it divides by the weights of the other examples.
+
+    Examples of one class do not show it, so it is read off the function where that is possible.
+    """
+    weight, reduction = None, "mean"
+    if isinstance(loss_fn, nn.CrossEntropyLoss | nn.NLLLoss):
+        weight, reduction = loss_fn.weight, loss_fn.reduction
+    elif isinstance(loss_fn, partial) and loss_fn.func in (
+        functional.cross_entropy,
+        functional.nll_loss,
+    ):
+        weight = loss_fn.keywords.get("weight")
+        reduction = loss_fn.keywords.get("reduction", "mean")
+    if weight is not None and reduction == "mean":
+        raise ValueError(
+            "loss_fn averages with class weights, so that the loss of an example depends on the "
+            "labels of others; use weight=... with reduction='none', which multiplies the loss of "
+            "every example by the weight of its class"
+        )
+
+
 def _as_given(loss_fn: Any) -> LossFunction:
     function: LossFunction = loss_fn
     return function
@@ -59,6 +83,11 @@ def _value(loss_fn: Any, outputs: Any, targets: Any) -> Tensor:
     value = loss_fn(outputs, targets)
     if not isinstance(value, Tensor) or not value.is_floating_point():
         raise ValueError(f"loss_fn must return a tensor of floats, got {type(value).__name__}")
+    if bool(value.isnan().any()):
+        raise ValueError(
+            "loss_fn returns NaN for the first examples that were tried, whose outputs are not "
+            "NaN; check their targets and the loss function"
+        )
     return value.detach()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -27,6 +28,26 @@ def check_detached(model: nn.Module) -> None:
         raise UnsoundConfiguration(
             "this module is already private; call remove() of its optimizer first"
         )
+
+
+class _Hook:
+    """A hook of the module itself: copies of the module, also in files, get one without effect.
+
+    What it leads to holds sums of gradients without noise, which must not get into a file.
+    """
+
+    def __init__(self, call: Callable[..., None]) -> None:
+        self._call = call
+
+    def __call__(self, *args: Any) -> None:
+        self._call(*args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Hook, (_do_nothing,)
+
+
+def _do_nothing(*_: Any) -> None:
+    return None
 
 
 class RecordedPasses:
@@ -54,8 +75,8 @@ class RecordedPasses:
         self._is_checked = False
         self._is_checking = False
         self._hooks = [
-            model.register_forward_pre_hook(self._enter, with_kwargs=True),
-            model.register_forward_hook(self._leave, always_call=True),
+            model.register_forward_pre_hook(_Hook(self._enter), with_kwargs=True),
+            model.register_forward_hook(_Hook(self._leave), always_call=True),
         ]
         _ATTACHED.add(model)
 

@@ -79,6 +79,14 @@ class RunFiles:
                 "trained as its promise says. Go on with PrivateTrainer.resume(run_dir, ...), or "
                 "use another directory"
             )
+        ledger, checkpoint = self.directory / "ledger.jsonl", self.directory / "checkpoint.pt"
+        is_lost = not ledger.exists() or not ledger.stat().st_size
+        if path.exists() and is_lost and not checkpoint.exists():
+            raise UnsoundConfiguration(
+                f"a run was begun in {os.fspath(self.directory)!r} and its ledger was lost, so "
+                "that nobody knows what it has spent; restore ledger.jsonl from a copy, or use "
+                "another directory and add the loss of the lost run"
+            )
 
     def _write_plan(self) -> None:
         assert self.directory is not None

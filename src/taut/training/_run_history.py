@@ -5,6 +5,9 @@ under one plan; `reserve` says that so many further steps may be taken; `return`
 of the reserved ones were not. A process that is killed returns nothing, so the total can be too
 high, but never too low. A line that was cut off in writing says nothing readable: it counts as a
 block of reserved steps, for good once the next process adds a line `torn`.
+
+Every ledger has a random name. Steps of another ledger whose weights this run went on from are
+reserved under the name of that one, so that nobody's steps are left out or counted twice.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +46,9 @@ class RunHistory:
     Attributes:
         segments: the plans in their order, with the steps counted for each.
         torn: lines at the end of the file that cannot be read; their steps are counted.
+        id: the random name of the ledger; None if its file has none.
+        carried: how many of the steps were taken by runs with other ledgers, by their names.
+        restored: how many of the steps are known from a checkpoint, since the ledger was lost.
 
     **Guarantee**: if every update became visible only after `RunLedger.record` had returned,
     `steps` is at least the number of updates that ever did, whatever was killed in between, on a
@@ -52,11 +58,27 @@ class RunHistory:
 
     segments: tuple[Segment, ...] = ()
     torn: int = 0
+    id: str | None = None
+    carried: Mapping[str, int] = field(default_factory=dict)
+    restored: int = 0
 
     @property
     def steps(self) -> int:
         """How many steps count as taken."""
         return sum(segment.steps for segment in self.segments)
+
+    @property
+    def runs(self) -> dict[str, int]:
+        """How many of the steps each ledger has counted, by name."""
+        own = {} if self.id is None else {self.id: self.steps - sum(self.carried.values())}
+        return {**self.carried, **own}
+
+    @property
+    def has_one_price(self) -> bool:
+        """Whether every step cost what those of the last plan do."""
+        return all(
+            s.plan.step_loss == self.segments[-1].plan.step_loss for s in self.segments if s.steps
+        )
 
     @property
     def loss(self) -> PrivacyLoss:
@@ -97,6 +119,22 @@ class RunHistory:
         if total < 0:
             raise ValueError(f"{-steps} steps returned where {last.steps} were reserved")
         return replace(self, segments=(*earlier, replace(last, steps=total)))
+
+    def missing(self, runs: Mapping[str, int]) -> dict[str, int]:
+        """Return the steps in `runs` that do not count here yet."""
+        known = self.runs
+        ahead = {name: steps - known.get(name, 0) for name, steps in runs.items()}
+        return {name: steps for name, steps in ahead.items() if steps > 0}
+
+    def including(self, steps: Mapping[str, int], *, restored: bool = False) -> RunHistory:
+        """Return the history with further steps of some ledgers, at the price of the last plan."""
+        more = self.counted(sum(steps.values()))
+        carried = dict(self.carried)
+        for name, count in steps.items():
+            if name != self.id:
+                carried[name] = carried.get(name, 0) + count
+        again = sum(steps.values()) if restored else 0
+        return replace(more, carried=carried, restored=self.restored + again)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> RunHistory:
@@ -141,13 +179,22 @@ class RunHistory:
             if entry.get("schema") != SCHEMA:
                 raise ValueError(f"expected schema {SCHEMA!r}, got {entry.get('schema')!r}")
             plan = Plan.from_dict(entry["run"])
-            return self.begun(plan, _validate.positive_integer(block=entry["block"]))
+            name = self.id if self.segments else entry.get("id")
+            return replace(self, id=name).begun(
+                plan, _validate.positive_integer(block=entry["block"])
+            )
         if "torn" in entry:
             if not self.segments:  # the very first line was cut off, before any step
                 return self
             return self.counted(_validate.positive_integer(torn=entry["torn"]))
         if "return" in entry:
             return self.counted(-_validate.integer(steps=entry["return"]))
+        if "include" in entry:
+            steps = {
+                str(name): _validate.positive_integer(steps=count)
+                for name, count in entry["include"].items()
+            }
+            return self.including(steps, restored=bool(entry["restored"]))
         return self.counted(_validate.positive_integer(steps=entry["reserve"]))
 
 

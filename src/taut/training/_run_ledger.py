@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import threading
 import weakref
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -74,7 +77,7 @@ class RunLedger:
         self._file: int | None = None
         self._closed = False
         self._lock = threading.Lock()
-        self._history = RunHistory()
+        self._history = RunHistory(id=secrets.token_hex(8))
         if self.path is None:
             self._history = self._history.begun(plan, self._block)
         else:
@@ -137,6 +140,28 @@ class RunLedger:
             self._spare -= 1
             self._history = self._history.counted(1)
 
+    def include(self, runs: Mapping[str, int], *, restored: bool = False) -> int:
+        """Count steps whose updates are in weights that the run goes on from.
+
+        Args:
+            runs: steps by the names of ledgers, as in `RunHistory.runs`. Those that count here
+                already are left out; the others must have the price of this plan.
+            restored: say that this ledger was lost, and the steps are those of a checkpoint.
+
+        Returns:
+            how many steps were added. They count even where they exceed the budget; `record` then
+            refuses further ones.
+        """
+        steps = {str(name): _validate.integer(steps=count) for name, count in runs.items()}
+        with self._lock:
+            self._check_open()
+            missing = self._history.missing(steps)
+            if missing:
+                if self._file is not None:
+                    self._append({"include": missing, "restored": restored})
+                self._history = self._history.including(missing, restored=restored)
+        return sum(missing.values())
+
     def close(self) -> None:
         """Return the reserved steps that were not recorded, and let go of the file."""
         with self._lock:
@@ -177,7 +202,8 @@ class RunLedger:
                     "it, or give this run a ledger of its own"
                 )
             _sync_directory(path)
-            self._history = RunHistory.read(path)
+            found = RunHistory.read(path)
+            self._history = found if found.id else replace(found, id=self._history.id)
             self._recover(path.read_bytes()[-1:])
             self._begin()
         except BaseException:
@@ -191,7 +217,7 @@ class RunLedger:
         if torn:
             block = self._history.segments[-1].block if self._history.segments else self._block
             self._append({"torn": torn * block}, before=b"\n")
-            self._history = RunHistory(self._history.segments)
+            self._history = replace(self._history, torn=0)
         elif end not in (b"", b"\n"):
             self._write(b"\n")  # the line was whole but for its end
 
@@ -199,7 +225,8 @@ class RunLedger:
         if self._history.segments and self._history.segments[-1].plan == self.plan:
             return
         self._history = self._history.begun(self.plan, self._block)
-        self._append({"schema": SCHEMA, "run": self.plan.to_dict(), "block": self._block})
+        entry = {"schema": SCHEMA, "run": self.plan.to_dict(), "block": self._block}
+        self._append({**entry, "id": self._history.id})
 
     def _reserve(self, step: int, taken: int) -> None:
         size = self._block if self._most is None else min(self._block, self._most - taken)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +74,16 @@ class SharedLedger(RunLedger):
         self.processes.agreed(lambda: super(SharedLedger, self).record(step))
         if not self.processes.is_first:
             super().record(step)
+
+    def include(self, runs: Mapping[str, int], *, restored: bool = False) -> int:
+        """Count steps whose updates are in weights that all processes go on from.
+
+        Args:
+            runs: as of `RunLedger`.
+            restored: as of `RunLedger`.
+        """
+        include = super().include
+        added = self.processes.agreed(lambda: include(runs, restored=restored))
+        if not self.processes.is_first:
+            include(runs, restored=restored)
+        return added

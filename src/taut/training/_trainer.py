@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -17,9 +18,16 @@ from torch.utils.data import default_collate
 from taut import _validate
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
-from taut.training._batches import LabelRange, check_finite, inputs_and_targets
+from taut.training._batches import (
+    LabelRange,
+    check_finite,
+    check_outputs,
+    inputs_and_targets,
+    probed,
+)
 from taut.training._callbacks import Callback, CSVLog, StepEnd
 from taut.training._distributed import unwrapped
+from taut.training._dropped import warn_of_dropped
 from taut.training._ema import MovingAverage
 from taut.training._evaluation import Evaluation, evaluate
 from taut.training._fetching import Collate
@@ -39,7 +47,7 @@ from taut.training._training_result import TrainingResult
 
 __all__ = ["PrivateTrainer"]
 
-_PROBED = 4
+_LOG = logging.getLogger(__name__)
 _EPSILONS = 20  # how often a run asks for its epsilon
 
 
@@ -167,6 +175,7 @@ class PrivateTrainer:
         self._callbacks = [*callbacks, *self._logs(log_private_metrics)] if is_first else []
         self._progress = progress and is_first
         self._epsilon: float | None = None
+        self._dropped = self._dropped_now = 0  # examples that contributed nothing
 
     @classmethod
     def resume(
@@ -213,7 +222,11 @@ class PrivateTrainer:
         finally:
             self._files.close(self.ledger)
         result = TrainingResult.of(
-            self.plan, self.ledger.history, steps=self.step, is_secure=self._noise_bits.secure
+            self.plan,
+            self.ledger.history,
+            steps=self.step,
+            is_secure=self._noise_bits.secure,
+            dropped_examples=self._dropped,
         )
         self._files.save_result(result)
         for callback in self._callbacks:
@@ -264,10 +277,9 @@ class PrivateTrainer:
         """Find out about the loss function, from what the model says about a few examples."""
         if self._losses is not None:
             return
-        few = min(length(dataset), _PROBED)
         collate: Any = self._loading["collate_fn"] or default_collate
-        batch = collate([dataset[i] for i in range(few)])
-        inputs, targets = inputs_and_targets(batch, self.device)
+        examples = probed(dataset, length(dataset), collate)
+        inputs, targets = inputs_and_targets(collate(examples), self.device)
         check_finite(inputs)
         state = [*self.model.named_parameters(), *self.model.named_buffers()]
         versions = [tensor._version for _, tensor in state]
@@ -279,9 +291,10 @@ class PrivateTrainer:
                     f"the forward pass changed {name!r}: what a model remembers of examples is not "
                     "covered by the noise; remove the layer that does it"
                 )
+        check_outputs(outputs)
         labels = LabelRange(self._loss_fn, outputs)
         labels.check(targets)
-        self._losses = per_example(self._loss_fn, outputs, targets, few)
+        self._losses = per_example(self._loss_fn, outputs, targets, len(examples))
         self._labels = labels
 
     def _restore(self, loader: PrivateLoader, resume: str) -> bool:
@@ -293,6 +306,8 @@ class PrivateTrainer:
                 f"run_dir={str(self._files.directory)!r} holds a run; go on with resume='auto', or "
                 "use another directory"
             )
+        if state is not None:
+            self._check_counted(state, self.ledger)
         if state is not None and state["step"] >= self.step:
             self._load_state(state, loader)
             return self.step >= self.plan.steps
@@ -346,6 +361,8 @@ class PrivateTrainer:
         except BudgetExceeded:
             self._gradient.discard()
             return False
+        self._dropped_now = self._gradient.dropped
+        self._dropped = warn_of_dropped(self._dropped, self._dropped_now)
         self._gradient.finish()
         self.optimizer.step()
         if self.scheduler is not None:
@@ -359,7 +376,8 @@ class PrivateTrainer:
         steps = self.plan.steps
         if self.step % max(steps // _EPSILONS, 1) == 0 or self.step == steps:
             self._epsilon = ledger.epsilon(self.plan.delta)
-        event = StepEnd(self.step, steps, self.step * self.plan.rate, self._epsilon, loss)
+        epoch = self.step * self.plan.rate
+        event = StepEnd(self.step, steps, epoch, self._epsilon, loss, self._dropped_now)
         progress.show(event)
         for callback in self._callbacks:
             callback.on_step_end(self, event)
@@ -376,6 +394,8 @@ class PrivateTrainer:
             "step": self.step,
             "plan": self.plan.to_json(),
             "counted_steps": self.ledger.steps,
+            "runs": self.ledger.history.runs,
+            "has_one_price": self.ledger.history.has_one_price,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
@@ -385,11 +405,31 @@ class PrivateTrainer:
             "torch": self._processes.gathered(torch.get_rng_state()) if seeded else None,
         }
 
-    def _load_state(self, state: Mapping[str, Any], loader: PrivateLoader) -> None:
+    def _check_counted(self, state: Mapping[str, Any], ledger: RunLedger) -> None:
+        """Count what the checkpoint knows to be counted, should the ledger have been lost."""
         if Plan.from_json(state["plan"]) != self.plan:
             raise UnsoundConfiguration(
                 "the checkpoint belongs to a run with another plan; use another directory"
             )
+        if not ledger.history.missing(state["runs"]):
+            return
+        if not state["has_one_price"]:
+            raise UnsoundConfiguration(
+                f"the ledger counts {ledger.steps} steps and the checkpoint "
+                f"{state['counted_steps']}, of several prices: the ledger was lost or cut off; "
+                "restore it from a copy"
+            )
+        found = ledger.steps
+        added = ledger.include(state["runs"], restored=True)
+        _LOG.warning(
+            "the ledger of the run was lost or cut off: it had %d steps, and %d were added from "
+            "the checkpoint. Updates that were seen after that checkpoint are not counted; if "
+            "there were any, restore the ledger from a copy",
+            found,
+            added,
+        )
+
+    def _load_state(self, state: Mapping[str, Any], loader: PrivateLoader) -> None:
         given = {"scheduler": self.scheduler, "average": self.average}
         for name, part in given.items():
             if (state[name] is None) != (part is None):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from taut._rounding import round_down, round_up
 from taut.accounting import Adjacency, Bounds, PrivacyLoss
+from taut.errors import UnsoundConfiguration
 from taut.training._plan import Plan
 from taut.training._run_history import RunHistory
 
@@ -26,11 +27,16 @@ class TrainingResult:
         steps: how many updates the model has had.
         counted_steps: how many steps the ledger counts; more than `steps` if the run was killed
             and repeated some.
+        restored_steps: how many of these are known from a checkpoint only, since the ledger was
+            lost.
         stopped_at_budget: whether steps that count twice left no budget for the last ones.
         epsilon: certified bounds at `delta` for all counted steps; `epsilon.upper` is the promise.
         loss: the privacy loss of all counted steps, to be added to other losses.
         is_secure: whether noise and batches came from a secure generator. If not, the promise is
             that of an experiment: whoever knows the seed can subtract the noise.
+        dropped_examples: how often an example counted for nothing since its gradient was not
+            finite, as far as this process has seen. It depends on the examples: it is in no file
+            and no statement, and not for publication.
 
     **Guarantee**: `adjacency` and `sampler` say what the promise is about; it holds for whoever
     sees every update. Losses and accuracies on training examples are no part of it.
@@ -43,9 +49,26 @@ class TrainingResult:
     epsilon: Bounds
     loss: PrivacyLoss
     is_secure: bool
+    restored_steps: int = 0
+    dropped_examples: int = field(default=0, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.counted_steps < self.steps:
+            raise UnsoundConfiguration(
+                f"the model had steps={self.steps} updates, of which only counted_steps="
+                f"{self.counted_steps} were counted; restore the ledger of the run from a copy"
+            )
 
     @classmethod
-    def of(cls, plan: Plan, history: RunHistory, *, steps: int, is_secure: bool) -> TrainingResult:
+    def of(
+        cls,
+        plan: Plan,
+        history: RunHistory,
+        *,
+        steps: int,
+        is_secure: bool,
+        dropped_examples: int = 0,
+    ) -> TrainingResult:
         """Return the result of a run whose ledger says `history`."""
         loss = history.loss
         return cls(
@@ -56,6 +79,8 @@ class TrainingResult:
             epsilon=loss.epsilon_bounds(plan.delta),
             loss=loss,
             is_secure=is_secure,
+            restored_steps=history.restored,
+            dropped_examples=dropped_examples,
         )
 
     @property
@@ -89,6 +114,11 @@ class TrainingResult:
         )
         if self.stopped_at_budget:
             text += f" Stopped at the budget after {self.steps} of {plan.steps} planned updates."
+        if self.restored_steps:
+            text += (
+                f" The ledger was lost: {self.restored_steps} of the steps are counted from a "
+                "checkpoint, and updates that were seen after it are not counted."
+            )
         if not self.is_secure:
             text += " The noise came from a seed: this is an experiment, not a promise."
         return text
@@ -102,6 +132,7 @@ class TrainingResult:
             "schema": SCHEMA,
             "steps": self.steps,
             "counted_steps": self.counted_steps,
+            "restored_steps": self.restored_steps,
             "stopped_at_budget": self.stopped_at_budget,
             "epsilon": {"lower": self.epsilon.lower, "upper": self.epsilon.upper},
             "delta": self.delta,
@@ -136,6 +167,7 @@ class TrainingResult:
                 epsilon=loss.epsilon_bounds(plan.delta),
                 loss=loss,
                 is_secure=bool(data["is_secure"]),
+                restored_steps=int(data["restored_steps"]),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"malformed training result: {error!r}") from None
