@@ -469,7 +469,7 @@ def test_examples_without_finite_gradients_are_counted(backend, caplog, tmp_path
 
 
 @pytest.mark.parametrize("sampling", [None, FixedSizeSampling()])
-@pytest.mark.parametrize("examples", [59, 600])
+@pytest.mark.parametrize("examples", [57, 600])
 def test_dataset_of_another_size_than_planned_is_refused(sampling, examples):
     a_plan = plan() if sampling is None else plan(sampling=sampling)
     with pytest.raises(UnsoundConfiguration, match=f"examples=60, the dataset has {examples}"):

@@ -32,8 +32,9 @@ __all__ = [
 ]
 
 ROOM = 1 + 1e-11
-"""By how much noise is larger than needed: more than all rounding of norms in a clip (1e-12), of
-sums over a set or of budgets, and of the check itself, together."""
+"""By how much pure noise is larger than needed: more than all rounding of norms in a clip, of sums
+over a set or of budgets, of losses, and of the check itself, together."""
+_FINE = 1 + 4e-13  # for whitened lengths, whose rounding is below 1e-13 for 2^36 terms
 _PIECE = 1 << 15
 _SAMPLE = 1 << 16  # gains from which the place of the threshold is guessed
 _MARGIN = 0.02  # of all blocks, on either side of the guess: several deviations of it
@@ -116,16 +117,16 @@ def unit_scales(
         scales, bound, threshold = level_worst(outline, costs)
     else:
         scales, bound, threshold = level_total(outline, product(outline.ranks, costs), p)
-    scales *= ROOM
-    radius = checked_radius(outline, scales, threshold / ROOM**2)
+    scales *= _FINE
+    radius = checked_radius(outline, scales, threshold / _FINE**2)
     if not radius <= 1 + 1e-9:
         raise UnsoundConfiguration(
             f"the scales leave a whitened length of {radius!r} where 1 is allowed; the bounds of "
             "the set are too far apart for floating point"
         )
     if radius > 1:
-        scales *= radius * ROOM
-        radius = checked_radius(outline, scales, threshold / (radius * ROOM**2) ** 2)
+        scales *= radius * _FINE
+        radius = checked_radius(outline, scales, threshold / (radius * _FINE**2) ** 2)
     return scales, bound, radius
 
 

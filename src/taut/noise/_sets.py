@@ -147,7 +147,7 @@ class SensitivitySet(ABC):
                 refuses it, which tells that it was there.
 
         **Guarantee**: with every record clipped, the sum of the rows has this sensitivity set for
-        add/remove and zero-out (up to 1e-12, which all scales allow for). If the set is one of
+        add/remove and zero-out (up to rounding, which all scales allow for). If the set is one of
         `differences`, rows are clipped to the contributions it was derived from.
 
         Raises:
