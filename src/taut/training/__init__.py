@@ -2,9 +2,11 @@
 
 from taut.training._callbacks import Callback, CSVLog, StepEnd
 from taut.training._check_model import check_model
-from taut.training._clipping import Clipping, FlatClip
+from taut.training._clipping import Clipping, FlatClip, NormalisedClip
 from taut.training._drop_in import make_private, make_private_with_epsilon
+from taut.training._entry_clip import L2LInfClip
 from taut.training._evaluation import Evaluation
+from taut.training._group_clip import GroupClip, GroupShare
 from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
 from taut.training._optimizer import PrivateOptimizer
 from taut.training._plan import Plan
@@ -14,6 +16,7 @@ from taut.training._run_history import RunHistory, Segment
 from taut.training._run_ledger import RunLedger
 from taut.training._sampling import FixedSizeSampling, PoissonSampling, Sampling
 from taut.training._shared_ledger import SharedLedger
+from taut.training._step_noise import IndependentNoise, StepNoise
 from taut.training._trainer import PrivateTrainer
 from taut.training._training_result import TrainingResult
 
@@ -24,7 +27,12 @@ __all__ = [
     "Evaluation",
     "FixedSizeSampling",
     "FlatClip",
+    "GroupClip",
+    "GroupShare",
+    "IndependentNoise",
+    "L2LInfClip",
     "MicroBatch",
+    "NormalisedClip",
     "Plan",
     "PoissonSampling",
     "PrivateGradient",
@@ -37,6 +45,7 @@ __all__ = [
     "Segment",
     "SharedLedger",
     "StepEnd",
+    "StepNoise",
     "TrainingResult",
     "check_model",
     "check_sampler",
