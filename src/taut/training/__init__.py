@@ -1,5 +1,6 @@
 """Private training with PyTorch: plan, sample, clip, add noise, step."""
 
+from taut.training._basis_noise import BasisNoise
 from taut.training._callbacks import Callback, CSVLog, StepEnd
 from taut.training._check_model import check_model
 from taut.training._clipping import Clipping, FlatClip, NormalisedClip
@@ -7,10 +8,12 @@ from taut.training._drop_in import make_private, make_private_with_epsilon
 from taut.training._entry_clip import L2LInfClip
 from taut.training._evaluation import Evaluation
 from taut.training._group_clip import GroupClip, GroupShare
+from taut.training._hybrid_clip import HybridClip
 from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
 from taut.training._optimizer import PrivateOptimizer
 from taut.training._plan import Plan
 from taut.training._private_gradient import PrivateGradient
+from taut.training._public_gradients import public_gradients
 from taut.training._replace import replace_batchnorm
 from taut.training._run_history import RunHistory, Segment
 from taut.training._run_ledger import RunLedger
@@ -21,6 +24,7 @@ from taut.training._trainer import PrivateTrainer
 from taut.training._training_result import TrainingResult
 
 __all__ = [
+    "BasisNoise",
     "CSVLog",
     "Callback",
     "Clipping",
@@ -29,6 +33,7 @@ __all__ = [
     "FlatClip",
     "GroupClip",
     "GroupShare",
+    "HybridClip",
     "IndependentNoise",
     "L2LInfClip",
     "MicroBatch",
@@ -51,5 +56,6 @@ __all__ = [
     "check_sampler",
     "make_private",
     "make_private_with_epsilon",
+    "public_gradients",
     "replace_batchnorm",
 ]

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from taut import _validate
 from taut.noise import L2Ball, SensitivitySet, optimal_gaussian
+from taut.training._records import MOST_ROW_BYTES
 from taut.training._step_noise import IndependentNoise, StepNoise
 from taut.training._strategy import Strategy
 
@@ -28,6 +29,11 @@ class Clipping(Strategy):
 
     needs_rows: ClassVar[bool] = False
     """Whether gradients are written out and given to `clip_rows`; slower than by their norms."""
+
+    @property
+    def row_bytes(self) -> int:
+        """How much memory rows may take that are clipped at once."""
+        return MOST_ROW_BYTES
 
     def clip_rows(self, rows: Tensor) -> Tensor:
         """Return clipped gradients, finite and of shape (examples, coordinates) as given.

@@ -266,7 +266,8 @@ class PrivateGradient:
     def _absorb_rows(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> None:
         """Clip by coordinates, in the order of groups and parameters, part of the batch by part."""
         ordered = self._ordered()
-        for part in parts_of(batch, 4 * sum(parameter.numel() for parameter in ordered)):
+        numbers = sum(parameter.numel() for parameter in ordered)
+        for part in parts_of(batch, 4 * numbers, self.clipping.row_bytes):
             rows = torch.cat([records[parameter].rows(part) for parameter in ordered], 1)
             rows *= scale
             lost = ~rows.isfinite().all(1)
