@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from training.oracle import assert_equal, cross_entropy, loop
-from training.runs import FEATURES, data, model, plan
+from training.runs import FEATURES, data, model, plan, private_loop, sgd
 
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments
@@ -222,6 +222,16 @@ def test_training_run(clipping):
     assert trainer.fit(data()).steps == 3
     for old, new in zip(before, net.parameters(), strict=True):
         assert new.isfinite().all()
+        assert not torch.equal(old, new)
+
+
+@pytest.mark.parametrize("clipping", [GroupClip(0.5), L2LInfClip(0.5, 0.1)], ids=repr)
+def test_loop_of_a_user(clipping):
+    net = model()
+    before = [p.clone() for p in net.parameters()]
+    private = private_loop(net, sgd(net), data(), steps=3, clipping=clipping, max_grad_norm=None)
+    assert private.ledger.steps == 3
+    for old, new in zip(before, net.parameters(), strict=True):
         assert not torch.equal(old, new)
 
 

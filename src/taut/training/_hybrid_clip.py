@@ -52,7 +52,8 @@ class HybridClip(Clipping):
     of `taut.noise.Blocks` in the basis of the subspaces; sum c_j^2 / sigma_j^2 <= 1 / z^2 (Xiao,
     Wan and Devadas 2023, Theorem 4.6). It needs subspaces and bounds that do not depend on the
     private examples. Lengths outside of the subspaces are taken for larger than they are, by
-    1e-3 of the squared length of the whole, so that rounding stays within what noise allows for.
+    1e-3 of the squared length of the whole, so that rounding stays within what noise allows for
+    (docs/theory/clipping.md).
 
     Raises:
         ValueError: if bounds or dimensions do not fit.
