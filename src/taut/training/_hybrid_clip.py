@@ -45,8 +45,8 @@ class HybridClip(Clipping):
     most of the signal: weigh them by `importance`, and compare before choosing.
 
     The complement is never written out. With coefficients a = V^T g of a gradient and clipping
-    factors f_j, t, the sum over examples is that of f a and of t g; what is released is
-    V(sum f a) + (I - V V^T)(sum t g), with noise in every block.
+    factors f_j, t, a clipped gradient is V(f a) + t (g - V a), so that the sum over examples is
+    that of t g and V times that of (f - t) a.
 
     **Guarantee**: adding or removing one example changes the sum of clipped gradients by a member
     of `taut.noise.Blocks` in the basis of the subspaces; sum c_j^2 / sigma_j^2 <= 1 / z^2 (Xiao,
@@ -170,17 +170,16 @@ class HybridClip(Clipping):
         return kept + outside[:, None] * (rows - found @ columns.T)
 
     def sum_rows(self, rows: Tensor) -> Tensor:
-        """Return the sums of clipped coefficients, and of gradients scaled as their residuals."""
+        """Return what the sum has beside gradients scaled as their residuals, and those."""
         found, inside, outside = self._factors(rows)
-        kept = (found * inside).sum(0)
-        return kept if outside is None else torch.cat([kept, outside @ rows])
+        if outside is None:
+            return (found * inside).sum(0)
+        return torch.cat([(found * (inside - outside[:, None])).sum(0), outside @ rows])
 
     def restored(self, total: Tensor) -> Tensor:
         columns = self._basis.on(total.dtype, total.device)
         inside, outside = total[: self._basis.size], total[self._basis.size :]
-        if not outside.numel():
-            return columns @ inside
-        return torch.addmv(outside, columns, inside - outside @ columns)
+        return torch.addmv(outside, columns, inside) if outside.numel() else columns @ inside
 
     def _factors(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return coefficients, what they are multiplied with, and the factor of residuals."""

@@ -270,7 +270,7 @@ class PrivateGradient:
         for part in parts_of(batch, 4 * numbers, self.clipping.row_bytes):
             rows = torch.cat([records[parameter].rows(part) for parameter in ordered], 1)
             rows *= scale
-            lost = ~rows.isfinite().all(1)
+            lost = ~torch.linalg.vector_norm(rows, dim=1).isfinite()
             self.dropped += int(lost.sum())
             rows[lost] = 0.0
             total = self.clipping.sum_rows(rows).div_(self._expected)
