@@ -384,3 +384,14 @@ def test_compiled_gradients_are_the_same():
     expected = private(model, x, y, cross_entropy, norm=1.0)
     options = {"backend": "materialised", "compile": True}
     assert_equal(private(model, x, y, cross_entropy, norm=1.0, **options), expected, 1e-10)
+
+
+def test_convolutions_too_large_to_be_written_out():
+    """Their weighted sum is a convolution of its own, which must not ask for gradients."""
+    model = nn.Sequential(nn.Conv2d(64, 128, 3), nn.Flatten(), nn.Linear(128, 2))
+    x = torch.randn(64, 64, 3, 3, generator=torch.Generator().manual_seed(1))
+    rows = loop(model, x)
+    norm = median_norm(rows)
+    found = private(model, x, norm=norm)
+    assert not any(grad.requires_grad for grad in found.values())
+    assert_equal(found, clipped_sum(rows, norm), 1e-5)

@@ -116,7 +116,7 @@ def _columns(
 def _weight_gradient(grads: Tensor, inputs: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
     free = [0] * len(geometry.stride)
     found: Tensor = torch.ops.aten.convolution_backward(
-        grads, inputs, weight, None,
+        grads, inputs, weight.detach(), None,
         geometry.stride, geometry.padding, geometry.dilation,
         False, free, geometry.groups, (False, True, False),
     )[1]  # fmt: skip
