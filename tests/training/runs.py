@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from training.oracle import clipped_sum, cross_entropy, loop
 
 from taut.noise import SeededForExperiments
-from taut.training import FlatClip, Plan, make_private
+from taut.training import FlatClip, IndependentNoise, Plan, make_private
 from taut.training._randomness import split
 
 EXAMPLES, FEATURES, CLASSES = 60, 5, 3
@@ -78,3 +78,8 @@ def one_by_one(net, optimizer, dataset, a_plan, seed):
         for name, p in net.named_parameters():
             p.grad = total[name] / a_plan.batch_size if len(drawn) else torch.zeros_like(p)
         optimizer.step()
+
+
+def leave_out_noise(monkeypatch):
+    """Let plans of one group ask for no noise."""
+    monkeypatch.setattr(Plan, "noise", lambda _, sizes: IndependentNoise((0.0,), (0,) * len(sizes)))

@@ -15,6 +15,7 @@ from training.runs import (
     EXAMPLES,
     FEATURES,
     data,
+    leave_out_noise,
     model,
     one_by_one,
     plan,
@@ -28,7 +29,6 @@ from taut.noise import SeededForExperiments
 from taut.training import (
     FixedSizeSampling,
     FlatClip,
-    Plan,
     PoissonSampling,
     PrivateTrainer,
     RunHistory,
@@ -41,7 +41,7 @@ from taut.training._recorded_passes import RecordedPasses
 
 @pytest.fixture
 def without_noise(monkeypatch):
-    monkeypatch.setattr(Plan, "noise_scales", lambda *_: [0.0])
+    leave_out_noise(monkeypatch)
 
 
 def seeded(seed=3):
@@ -135,7 +135,7 @@ def test_losses_of_two_backward_passes_add_up_before_clipping():
 def test_noise_is_drawn_once_for_each_logical_batch(monkeypatch):
     draws = []
     monkeypatch.setattr(
-        "taut.training._private_gradient.fill_normal",
+        "taut.training._step_noise.fill_normal",
         lambda *arguments: draws.append(arguments),
     )
     net = model()
@@ -393,7 +393,7 @@ def test_skipped_batch_is_refused():
 
 
 def test_batch_that_was_left_off_is_a_step_of_noise(monkeypatch):
-    monkeypatch.setattr(Plan, "noise_scales", lambda *_: [0.0])
+    leave_out_noise(monkeypatch)
     net, optimizer, loader = private(max_physical_batch_size=3, noise_generator=seeded())
     x, y = next(iter(loader))
     one_step(net, optimizer, x, y)  # only the first part

@@ -11,7 +11,17 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
-from training.runs import CLASSES, FEATURES, data, model, one_by_one, plan, sgd, weights
+from training.runs import (
+    CLASSES,
+    FEATURES,
+    data,
+    leave_out_noise,
+    model,
+    one_by_one,
+    plan,
+    sgd,
+    weights,
+)
 
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import SeededForExperiments
@@ -31,7 +41,7 @@ LOSS = nn.CrossEntropyLoss(reduction="none")
 
 @pytest.fixture
 def without_noise(monkeypatch):
-    monkeypatch.setattr(Plan, "noise_scales", lambda *_: [0.0])
+    leave_out_noise(monkeypatch)
 
 
 def trained(net, a_plan, *, loss=LOSS, seed=3, **options):
@@ -199,7 +209,7 @@ def test_empty_batches_are_steps_of_noise():
 def test_noise_is_drawn_once_for_each_logical_batch(monkeypatch):
     draws = []
     monkeypatch.setattr(
-        "taut.training._private_gradient.fill_normal", lambda _, scale, __: draws.append(scale)
+        "taut.training._step_noise.fill_normal", lambda _, scale, __: draws.append(scale)
     )
     trained(model(), plan(), max_physical_batch_size=2)
     assert len(draws) == 6
@@ -208,7 +218,7 @@ def test_noise_is_drawn_once_for_each_logical_batch(monkeypatch):
 
 
 def test_update_divides_by_the_expected_batch_size(monkeypatch):
-    monkeypatch.setattr(Plan, "noise_scales", lambda *_: [0.0])
+    leave_out_noise(monkeypatch)
     gradients = []
 
     class Keep(Callback):

@@ -1,30 +1,43 @@
 """Private training with PyTorch: plan, sample, clip, add noise, step."""
 
+from taut.training._basis_noise import BasisNoise
 from taut.training._callbacks import Callback, CSVLog, StepEnd
 from taut.training._check_model import check_model
-from taut.training._clipping import Clipping, FlatClip
+from taut.training._clipping import Clipping, FlatClip, NormalisedClip
 from taut.training._drop_in import make_private, make_private_with_epsilon
+from taut.training._entry_clip import L2LInfClip
 from taut.training._evaluation import Evaluation
+from taut.training._group_clip import GroupClip, GroupShare
+from taut.training._hybrid_clip import HybridClip
 from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
 from taut.training._optimizer import PrivateOptimizer
 from taut.training._plan import Plan
 from taut.training._private_gradient import PrivateGradient
+from taut.training._public_gradients import public_gradients
 from taut.training._replace import replace_batchnorm
 from taut.training._run_history import RunHistory, Segment
 from taut.training._run_ledger import RunLedger
 from taut.training._sampling import FixedSizeSampling, PoissonSampling, Sampling
 from taut.training._shared_ledger import SharedLedger
+from taut.training._step_noise import IndependentNoise, StepNoise
 from taut.training._trainer import PrivateTrainer
 from taut.training._training_result import TrainingResult
 
 __all__ = [
+    "BasisNoise",
     "CSVLog",
     "Callback",
     "Clipping",
     "Evaluation",
     "FixedSizeSampling",
     "FlatClip",
+    "GroupClip",
+    "GroupShare",
+    "HybridClip",
+    "IndependentNoise",
+    "L2LInfClip",
     "MicroBatch",
+    "NormalisedClip",
     "Plan",
     "PoissonSampling",
     "PrivateGradient",
@@ -37,10 +50,12 @@ __all__ = [
     "Segment",
     "SharedLedger",
     "StepEnd",
+    "StepNoise",
     "TrainingResult",
     "check_model",
     "check_sampler",
     "make_private",
     "make_private_with_epsilon",
+    "public_gradients",
     "replace_batchnorm",
 ]

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from taut import _validate
-from taut.noise import L2Ball, SensitivitySet
+from taut.noise import L2Ball, SensitivitySet, optimal_gaussian
+from taut.training._records import MOST_ROW_BYTES
+from taut.training._step_noise import IndependentNoise, StepNoise
 from taut.training._strategy import Strategy
 
-__all__ = ["Clipping", "FlatClip"]
+__all__ = ["Clipping", "FlatClip", "NormalisedClip"]
 
 
 class Clipping(Strategy):
@@ -28,12 +30,25 @@ class Clipping(Strategy):
     needs_rows: ClassVar[bool] = False
     """Whether gradients are written out and given to `clip_rows`; slower than by their norms."""
 
+    @property
+    def row_bytes(self) -> int:
+        """How much memory rows may take that are clipped at once."""
+        return MOST_ROW_BYTES
+
     def clip_rows(self, rows: Tensor) -> Tensor:
         """Return clipped gradients, finite and of shape (examples, coordinates) as given.
 
         Coordinates are in the order of `sensitivity`.
         """
         raise NotImplementedError(f"{type(self).__name__} clips by norms, not by coordinates")
+
+    def sum_rows(self, rows: Tensor) -> Tensor:
+        """Return the sum over examples of clipped gradients, as `restored` takes it."""
+        return self.clip_rows(rows).sum(0)
+
+    def restored(self, total: Tensor) -> Tensor:
+        """Return a sum of what `sum_rows` returned as one vector of all coordinates; linear."""
+        return total
 
     @abstractmethod
     def groups(self, names: Sequence[str]) -> list[int]:
@@ -49,6 +64,15 @@ class Clipping(Strategy):
 
         Coordinates are ordered by group, and by parameter within a group.
         """
+
+    def noise(self, names: Sequence[str], sizes: Sequence[int], multiplier: float) -> StepNoise:
+        """Return the noise that hides a member of `sensitivity`, at a noise multiplier.
+
+        **Guarantee**: of every member the length after whitening is at most 1 / multiplier, so that
+        accountants see scalar noise of the multiplier for sensitivity one.
+        """
+        least = optimal_gaussian(self.sensitivity(names, sizes), multiplier=multiplier)
+        return IndependentNoise.of(least, self.groups(names), sizes)
 
 
 @dataclass(frozen=True)
@@ -79,6 +103,46 @@ class FlatClip(Clipping):
             return torch.ones_like(squared_norms)
         lengths = squared_norms.sqrt().clamp_(min=torch.finfo(squared_norms.dtype).tiny)
         return (self.norm / lengths).clamp_(max=1.0)
+
+    def sensitivity(self, names: Sequence[str], sizes: Sequence[int]) -> SensitivitySet:
+        return L2Ball(sum(sizes), self.norm)
+
+
+@dataclass(frozen=True)
+class NormalisedClip(Clipping):
+    """Scale every gradient g to g * norm / (|g| + stability): "automatic clipping".
+
+    Short gradients grow to nearly the length of long ones, so that there is no norm to tune: twice
+    the norm is the same as twice the learning rate.
+
+    Args:
+        norm: what no gradient reaches.
+        stability: keeps gradients of examples that are already learnt short; above zero.
+
+    **Guarantee**: as `FlatClip`: every scaled gradient is shorter than `norm` in l2 (Bu, Wang, Zha
+    and Karypis 2023, equation 4.1).
+
+    Example:
+        >>> import torch
+        >>> from taut.training import NormalisedClip
+        >>> NormalisedClip(1.0, stability=0.01).weights(torch.tensor([[0.0, 1.0, 9801.0]]))
+        tensor([[1.0000e+02, 9.9010e-01, 1.0100e-02]])
+    """
+
+    name = "normalised"
+
+    norm: float
+    stability: float = 0.01
+
+    def __post_init__(self) -> None:
+        _validate.positive(norm=self.norm)
+        _validate.positive(stability=self.stability)
+
+    def groups(self, names: Sequence[str]) -> list[int]:
+        return [0] * len(names)
+
+    def weights(self, squared_norms: Tensor) -> Tensor:
+        return self.norm / (squared_norms.sqrt() + self.stability)
 
     def sensitivity(self, names: Sequence[str], sizes: Sequence[int]) -> SensitivitySet:
         return L2Ball(sum(sizes), self.norm)

@@ -219,7 +219,7 @@ def _gradient(
     return PrivateGradient(
         module,
         plan.clipping,
-        scales=plan.noise_scales(sizes),
+        noise=plan.noise(sizes),
         expected_batch_size=plan.batch_size if reduction == "mean" else 1.0,
         generator=noise,
         backend="bookkeeping",

@@ -9,16 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from taut import _validate
 from taut._rounding import round_down, round_up
 from taut.accounting import Adjacency, PrivacyLoss, calibrate
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
-from taut.noise import optimal_gaussian
 from taut.training._clipping import Clipping
 from taut.training._feasible import Target, check_feasible
 from taut.training._sampling import PoissonSampling, Sampling, positive_rate
+from taut.training._step_noise import IndependentNoise, StepNoise
 
 __all__ = ["Plan"]
 
@@ -170,21 +168,27 @@ class Plan:
             >>> round(scale, 6)
             1.0
         """
+        noise = self.noise(sizes)
+        if not isinstance(noise, IndependentNoise):
+            raise UnsoundConfiguration(
+                f"clipping={self.clipping!r} asks for noise in a basis, not for one scale per "
+                "group; ask the plan for its noise"
+            )
+        return list(noise.scales)
+
+    def noise(self, sizes: Mapping[str, int]) -> StepNoise:
+        """Return the noise of one step, for the sum of clipped gradients.
+
+        Args:
+            sizes: the number of entries of every trainable parameter, by name, in their order.
+
+        **Guarantee**: the least noise for the sensitivity set of the clipping that is as strong as
+        scalar noise of the plan's multiplier for sensitivity one.
+        """
         names, counts = list(sizes), [_validate.positive_integer(size=n) for n in sizes.values()]
         if not names:
             raise ValueError("sizes must name at least one parameter, got an empty mapping")
-        groups = np.asarray(self.clipping.groups(names))
-        totals = np.bincount(groups, weights=counts).astype(np.int64)
-        noise = optimal_gaussian(
-            self.clipping.sensitivity(names, counts), multiplier=self.noise_multiplier
-        )
-        starts = np.concatenate([[0], np.cumsum(totals)[:-1]])
-        scales = np.maximum.reduceat(noise.scales, starts)
-        if noise.basis is not None or (scales != np.minimum.reduceat(noise.scales, starts)).any():
-            raise UnsoundConfiguration(
-                f"clipping={self.clipping!r} asks for noise that differs within a group; split it"
-            )
-        return [float(scale) for scale in scales]
+        return self.clipping.noise(names, counts, self.noise_multiplier)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -17,11 +17,11 @@ from taut.training._check_model import check_model
 from taut.training._clipping import Clipping
 from taut.training._distributed import Sharded, reduction_for, unwrapped
 from taut.training._materialised import LossFunction, Materialised, apply, batch_size
-from taut.training._normal import fill_normal
 from taut.training._optimizer_checks import check_parameters
 from taut.training._processes import Processes
 from taut.training._records import Record, parts_of
 from taut.training._self_check import check_examples, check_losses
+from taut.training._step_noise import IndependentNoise, StepNoise
 from taut.training._tape import NotExamples, Tape, in_full_precision
 
 __all__ = ["Backend", "PrivateGradient"]
@@ -39,7 +39,8 @@ class PrivateGradient:
     Args:
         model: what is trained; also in DistributedDataParallel, or after `fully_shard`.
         clipping: what is done to one example's gradient.
-        scales: the standard deviation of the noise in every group of the clipping.
+        scales: the standard deviation of the noise in every group of the clipping;
+        noise: or instead the noise of a plan, `plan.noise(sizes)`.
         expected_batch_size: what the noisy sum is divided by, whatever the batch holds.
         generator: where noise comes from, by default the secure generator.
         backend: "bookkeeping" records the model's layers and is the faster; "materialised" serves
@@ -60,11 +61,11 @@ class PrivateGradient:
             batch shows it.
 
     **Guarantee**: `finish` releases a sum over examples in the sensitivity set of the clipping plus
-    independent normal noise; the realised batch size enters nowhere else. An example whose gradient
-    is not finite contributes zero. Sums of several processes are added up before noise is drawn,
-    once for all of them. Row i of every call of the model within a physical batch, and of every
-    layer, must belong to example i: a second call with the rows in another order would let one
-    example into the gradients of two, which no check of a single call can see.
+    normal noise that does not depend on it; the realised batch size enters nowhere else. An example
+    whose gradient is not finite contributes zero. Sums of several processes are added up before
+    noise is drawn, once for all of them. Row i of every call of the model within a physical batch,
+    and of every layer, must belong to example i: a second call with the rows in another order would
+    let one example into the gradients of two, which no check of a single call can see.
 
     Example:
         >>> import torch
@@ -86,7 +87,8 @@ class PrivateGradient:
         model: nn.Module,
         clipping: Clipping,
         *,
-        scales: Sequence[float],
+        scales: Sequence[float] | None = None,
+        noise: StepNoise | None = None,
         expected_batch_size: float,
         generator: RandomSource | None = None,
         backend: Backend = "auto",
@@ -107,15 +109,17 @@ class PrivateGradient:
         self.clipping = clipping
         groups = clipping.groups(list(self._names.values()))
         self._group_of: dict[Tensor, int] = dict(zip(self._parameters, groups, strict=True))
-        self._scales = [_validate.non_negative(scales=scale) for scale in scales]
+        self._group_count = max(groups) + 1
+        self._step_noise = self._checked_noise(scales, noise)
         self._expected = _validate.positive(expected_batch_size=expected_batch_size)
-        settings = (repr(clipping), self._scales, self._expected)
-        self.processes.check_same("clipping, scales and expected batch size", settings)
+        settings = (repr(clipping), repr(self._step_noise), self._expected)
+        self.processes.check_same("clipping, noise and expected batch size", settings)
         given = default_generator() if generator is None else generator
         if given.secure:
             given.bytes(1)  # a source that fails should do so before it is trusted
         self._generator = self._reduction.source(given)
         self._totals: dict[Tensor, Tensor] = {}
+        self._row_total: Tensor | None = None
         self._to_check = self_check
         self._may_change = backend == "auto"
         self._materialised = Materialised(self.model, compile=compile)
@@ -231,6 +235,7 @@ class PrivateGradient:
     def discard(self) -> None:
         """Forget what was absorbed since the last `finish`, as if no example had been seen."""
         self._totals.clear()
+        self._row_total = None
         if self._tape is not None:
             self._tape.clear()
         self.dropped = 0
@@ -255,8 +260,11 @@ class PrivateGradient:
     @torch.no_grad()
     def finish(self) -> None:
         """Add noise to the sum, divide, and set the gradients; the next logical batch begins."""
+        if self._row_total is not None:
+            self._spread(self.clipping.restored(self._row_total))
         totals = [self._total(parameter) for parameter in self._parameters]
         self._totals.clear()
+        self._row_total = None
         self._reduction.finish(totals, self._noise)
         self.dropped = 0
 
@@ -275,21 +283,31 @@ class PrivateGradient:
 
     def _absorb_rows(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> None:
         """Clip by coordinates, in the order of groups and parameters, part of the batch by part."""
-        ordered = sorted(self._parameters, key=self._group_of.__getitem__)
-        sizes = [parameter.numel() for parameter in ordered]
-        for part in parts_of(batch, 4 * sum(sizes)):
+        ordered = self._ordered()
+        numbers = sum(parameter.numel() for parameter in ordered)
+        for part in parts_of(batch, 4 * numbers, self.clipping.row_bytes):
             rows = torch.cat([records[parameter].rows(part) for parameter in ordered], 1)
             rows *= scale
-            lost = ~rows.isfinite().all(1)
+            lost = ~torch.linalg.vector_norm(rows, dim=1).isfinite()
             self.dropped += int(lost.sum())
             rows[lost] = 0.0
-            total = self.clipping.clip_rows(rows).sum(0).div_(self._expected)
-            for parameter, piece in zip(ordered, total.split(sizes), strict=True):
-                self._add(parameter, piece.view(parameter.shape))
+            total = self.clipping.sum_rows(rows).div_(self._expected)
+            self._row_total = total if self._row_total is None else self._row_total.add_(total)
+
+    def _spread(self, whole: Tensor) -> None:
+        """Give every parameter its part of a vector of all coordinates."""
+        ordered = self._ordered()
+        pieces = whole.split([parameter.numel() for parameter in ordered])
+        for parameter, piece in zip(ordered, pieces, strict=True):
+            self._add(parameter, piece.view(parameter.shape))
+
+    def _ordered(self) -> list[Tensor]:
+        """Return the parameters in the order of groups."""
+        return sorted(self._parameters, key=self._group_of.__getitem__)
 
     def _weights(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> Tensor:
         """Return clipping weights over the expected batch size, of shape (groups, batch)."""
-        norms: list[list[Tensor]] = [[] for _ in self._scales]
+        norms: list[list[Tensor]] = [[] for _ in range(self._group_count)]
         for parameter, record in records.items():
             norms[self._group_of[parameter]].append(record.squared_norms())
         empty = torch.zeros(batch, dtype=self._dtype(), device=self._device)
@@ -333,17 +351,29 @@ class PrivateGradient:
         return found
 
     def _noise(self, shapes: Sequence[torch.Size]) -> list[Tensor]:
-        """Return noise for every parameter, drawn for a whole group at once."""
-        noise = [torch.empty(0)] * len(shapes)
+        """Return noise for every parameter."""
+        return self._step_noise.draw(
+            shapes,
+            self._generator,
+            factor=_ROUNDING / self._expected,
+            dtype=self._dtype(),
+            device=self._device,
+        )
+
+    def _checked_noise(self, scales: Sequence[float] | None, noise: StepNoise | None) -> StepNoise:
+        """Return the noise that was asked for, if it fits model and clipping."""
+        if (scales is None) == (noise is None):
+            raise ValueError("give either scales or noise")
         groups = [self._group_of[parameter] for parameter in self._parameters]
-        for group, scale in enumerate(self._scales):
-            members = [i for i, other in enumerate(groups) if other == group]
-            sizes = [shapes[i].numel() for i in members]
-            flat = torch.zeros(sum(sizes), dtype=self._dtype())
-            if scale > 0:
-                fill_normal(flat, scale * _ROUNDING / self._expected, self._generator)
-            for i, part in zip(members, flat.to(self._device).split(sizes), strict=True):
-                noise[i] = part.view(shapes[i])
+        if noise is None:
+            assert scales is not None
+            return IndependentNoise(tuple(scales), tuple(groups))
+        noise.check(groups, [parameter.numel() for parameter in self._parameters])
+        if noise.needs_whole and self.is_sharded:
+            raise UnsoundConfiguration(
+                f"{type(noise).__name__} is drawn for all parameters at once, and these are "
+                "sharded; use DistributedDataParallel, or a clipping by groups"
+            )
         return noise
 
     @property

@@ -284,9 +284,9 @@ def merged(uses: Sequence[Record]) -> Record:
     return found[0] if len(found) == 1 else Sum(found)
 
 
-def parts_of(batch: int, row_bytes: int) -> Iterator[slice]:
-    """Yield parts of a batch whose rows take no more than `MOST_ROW_BYTES`, if one row does not."""
-    step = max(1, MOST_ROW_BYTES // max(1, row_bytes))
+def parts_of(batch: int, row_bytes: int, most: int = MOST_ROW_BYTES) -> Iterator[slice]:
+    """Yield parts of a batch whose rows take no more than `most` bytes, if one row does not."""
+    step = max(1, most // max(1, row_bytes))
     yield from (slice(i, i + step) for i in range(0, batch, step))
 
 

@@ -145,7 +145,7 @@ class PrivateTrainer:
         self._gradient = PrivateGradient(
             model,
             plan.clipping,
-            scales=plan.noise_scales(sizes),
+            noise=plan.noise(sizes),
             expected_batch_size=plan.batch_size,
             generator=self._noise_bits,
             backend=backend,
