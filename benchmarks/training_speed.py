@@ -57,7 +57,7 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps({t.key: t.rows for t in found}, indent=1))
     if options.markdown:
-        tables.write_part(options.markdown, "training", "\n\n".join(map(str, found)))
+        tables.write_part(options.markdown, "training_speed", "\n\n".join(map(str, found)))
 
 
 def race(case, *, quick: bool) -> list[tables.Row]:
