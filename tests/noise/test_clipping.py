@@ -161,3 +161,11 @@ class TestPublicClips:
             clipping.project_l2_linf([1.0], 1.0, math.nan)
         with pytest.raises(ValueError, match="p must"):
             clipping.clip_lp([1.0], 0.0, 1.0)
+
+
+def test_projection_keeps_an_entry_that_fills_the_ball():
+    """A tiny entry beside one at both bounds must not take everything with it."""
+    row = np.array([[0.0, 1.0, 1e-9]])
+    np.testing.assert_allclose(
+        project_l2_box(row, 0.03125, 0.03125), [[0.0, 0.03125, 3.125e-11]], rtol=1e-9
+    )

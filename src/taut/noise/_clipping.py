@@ -160,7 +160,9 @@ def _common_factor(size: Matrix, bound: Matrix, radius: float) -> Vector:
     rest = free[rows, np.minimum(count, size.shape[1] - 1)]
     room = np.maximum(reach**2 - at_bound, 0.0)
     factor: Vector = np.sqrt(room / np.where(rest > 0, rest, 1.0))
-    return factor
+    # At the last bend the row still fits: where rounding leaves no room beyond it, stay there.
+    passed = np.where(count > 0, steps[rows, np.maximum(count, 1) - 1], 0.0)
+    return np.maximum(factor, passed)
 
 
 def _shrinking(norms: Vector, radius: float) -> Vector:
