@@ -22,9 +22,7 @@ __all__ = ["check_examples", "check_losses"]
 _LOG = logging.getLogger(__name__)
 _SEED = 20_260_101  # any: forward passes that are compared must drop the same values
 _MOST_EXAMPLES = 3
-_TOLERANCE = (
-    1e-2  # of the whole gradient: rounding flips kinks of deep networks, mistakes are larger
-)
+_TOLERANCE = 1e-2  # of the whole gradient: rounding flips kinks, mistakes are larger
 _LEAK = 1e-12  # of a squared norm: what does not depend on an example has a gradient of zero there
 _COARSE_TOLERANCE = 0.1  # of half precision
 
