@@ -67,8 +67,8 @@ class HybridClip(Clipping):
         >>> spaces = public_subspaces(public, [2], provenance="public")
         >>> clipping = HybridClip(spaces, bounds=[1.0, 0.2])
         >>> noise = clipping.noise(["weight", "bias"], [10, 2], 1.0)
-        >>> [round(scale, 4) for scale in noise.scales]
-        [1.203, 0.3598]
+        >>> print(*(round(scale, 4) for scale in noise.scales))
+        1.203 0.3598
     """
 
     name = "hybrid"
