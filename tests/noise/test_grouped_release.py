@@ -428,7 +428,7 @@ class TestMechanism:
     def test_shapes(self, widths, epsilon, seed):
         if not any(widths):
             widths[0] = 1.0
-        noise = grouped_linf(Box(widths), epsilon=epsilon)
+        noise = grouped_linf(Box(widths, allow_zero=True), epsilon=epsilon)
         grid, errors = noise.grid, noise.coordinate_errors(1.0)
         positive = np.array(widths) > 0
         assert ((grid > 0) == positive).all()
