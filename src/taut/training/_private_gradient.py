@@ -249,7 +249,7 @@ class PrivateGradient:
         Args:
             inputs: of some examples.
             targets: for the loss function.
-            loss_fn: by default the sum of squares of the outputs, if they are one tensor.
+            loss_fn: by default the sum of squares of all outputs.
 
         Raises:
             UnsoundConfiguration: if gradients differ, naming the parameter.

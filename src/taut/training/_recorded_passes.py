@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from taut.errors import UnsoundConfiguration
 from taut.training._materialised import batch_size
@@ -154,19 +153,8 @@ class RecordedPasses:
         inputs = {"args": args, "kwargs": kwargs}
         self._is_checking = True
         try:
-            check_examples(module, self._tape, names, inputs, None, _squares, forward=forward)
+            check_examples(module, self._tape, names, inputs, forward=forward)
         finally:
             self._is_checking = False
         self._tape.clear()
         self._is_checked = batch_size(inputs) > 1  # one example alone cannot be compared
-
-
-def _squares(outputs: Any, _: Any) -> Tensor:
-    leaves = [
-        x
-        for x in pytree.tree_leaves(outputs)
-        if isinstance(x, Tensor) and x.is_floating_point() and x.dim() > 0
-    ]
-    if not leaves:
-        raise UnsoundConfiguration("the module must return tensors with examples first")
-    return torch.stack([x.float().reshape(len(x), -1).square().sum(1) for x in leaves]).sum(0)
