@@ -94,9 +94,7 @@ class TestIdentities:
     def test_a_ball_cut_in_equal_blocks_of_full_coordinates(self):
         """Four blocks that hold 25 full coordinates each are one block that holds 100."""
         whole = TwiceSampled(0.05, 0.25, 0.6, 1.0, 0.1, 10_000, 2.0)
-        parts = TwiceSampledBlocks(
-            0.05, 0.25, (0.6,) * 4, (0.5,) * 4, (0.1,) * 4, (2500,) * 4
-        )
+        parts = TwiceSampledBlocks(0.05, 0.25, (0.6,) * 4, (0.5,) * 4, (0.1,) * 4, (2500,) * 4)
         np.testing.assert_allclose(
             parts.renyi(Half.ADD, ORDERS), whole.renyi(Half.ADD, ORDERS), rtol=1e-10
         )

@@ -45,8 +45,9 @@ class EqualComputePlan:
         rate: its sampling rate of records.
         multiplier: its noise multiplier, at which the noise of the estimate is the same.
         epsilon: a certified epsilon of the plain plan, never above ``twice_epsilon``.
+        renyi_epsilon: what the Renyi divergences of the plain plan prove, by the same conversion.
         twice_epsilon: the epsilon that the Renyi divergences of twice sampling prove.
-        delta: at which both hold.
+        delta: at which all hold.
     """
 
     loss: PrivacyLoss
@@ -55,6 +56,7 @@ class EqualComputePlan:
     epsilon: float
     twice_epsilon: float
     delta: float
+    renyi_epsilon: float
 
 
 def equal_compute_plan(
@@ -104,6 +106,7 @@ def equal_compute_plan(
         min(by_renyi, total.epsilon(delta), twice_epsilon),
         twice_epsilon,
         delta,
+        by_renyi,
     )
 
 

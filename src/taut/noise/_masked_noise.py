@@ -86,7 +86,8 @@ class MaskedBlocks:
         """Scales that are best without masks, for multiplier one (Theorem 4.6)."""
         counted = np.sqrt(np.multiply(self.weights, self.ranks))
         radii = np.array(self.l2)
-        return np.sqrt(radii * (radii @ counted) / counted)
+        scales: Vector = np.sqrt(radii * (radii @ counted) / counted)
+        return scales
 
     def total(self, scales: Sequence[float] | Vector) -> float:
         """Return the weighted total variance."""
@@ -139,9 +140,7 @@ class MaskedBlocks:
         chosen = found[best]
         return start if chosen is None else chosen
 
-    def _at_promise(
-        self, order: int, start: Vector, epsilon: float, delta: float
-    ) -> Vector | None:
+    def _at_promise(self, order: int, start: Vector, epsilon: float, delta: float) -> Vector | None:
         """Return the least noise for which one order proves the promise, None if none does."""
         room = epsilon - math.log1p(-1 / order) + (math.log(delta) + math.log(order)) / (order - 1)
         if room <= 0:

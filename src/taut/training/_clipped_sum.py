@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from taut.errors import UnsoundConfiguration
 from taut.training._clipping import Clipping, NormClipping, RowClipping
+from taut.training._masks import Masks
 from taut.training._records import Record, parts_of
 from taut.training._tape import in_full_precision
 
@@ -79,11 +81,24 @@ class ClippedSum(ABC):
 
 
 def clipped_sum(
-    clipping: Clipping, parameters: Sequence[Tensor], groups: Sequence[int], expected: float
+    clipping: Clipping,
+    parameters: Sequence[Tensor],
+    groups: Sequence[int],
+    expected: float,
+    masks: Masks | None = None,
 ) -> ClippedSum:
-    """Return an empty sum for a clipping."""
+    """Return an empty sum for a clipping.
+
+    Raises:
+        UnsoundConfiguration: if there are masks, and entries are not bounded.
+    """
+    if masks is not None and (not isinstance(clipping, RowClipping) or not clipping.entry_blocks):
+        raise UnsoundConfiguration(
+            f"noise is for sums of which coordinates are sampled, and clipping={clipping!r} bounds "
+            "no entries; use the clipping of the plan"
+        )
     if isinstance(clipping, RowClipping):
-        return _SumOfRows(clipping, parameters, groups, expected)
+        return _SumOfRows(clipping, parameters, groups, expected, masks)
     assert isinstance(clipping, NormClipping)
     return _WeightedSum(clipping, parameters, groups, expected)
 
@@ -143,9 +158,11 @@ class _SumOfRows(ClippedSum):
         parameters: Sequence[Tensor],
         groups: Sequence[int],
         expected: float,
+        masks: Masks | None,
     ) -> None:
         super().__init__(parameters, groups, expected)
         self._clipping = clipping
+        self._masks = masks
         # Coordinates are in the order of groups, and of parameters within a group.
         self._ordered = sorted(self.parameters, key=self.group_of.__getitem__)
         self._sum: Tensor | None = None
@@ -158,8 +175,13 @@ class _SumOfRows(ClippedSum):
             lost = ~torch.linalg.vector_norm(rows, dim=1).isfinite()
             self.dropped += int(lost.sum())
             rows[lost] = 0.0
-            total = self._clipping.sum_rows(rows).div_(self.expected)
+            total = self._summed(rows).div_(self.expected)
             self._sum = total if self._sum is None else self._sum.add_(total)
+
+    def _summed(self, rows: Tensor) -> Tensor:
+        if self._masks is None:
+            return self._clipping.sum_rows(rows)
+        return self._clipping.sum_rows(rows, self._masks)
 
     def _totals(self) -> list[Tensor | None]:
         if self._sum is None:

@@ -97,6 +97,7 @@ class Plan:
                 f"clipping must be a Clipping, got clipping={clipping!r}; try FlatClip(1.0)"
             )
         self._set_batches(examples, batch_size, rate, sampling)
+        self._set(sampling=self.sampling.for_clipping(clipping))
         self._set_steps(steps, epochs)
         limit = self.batch_size * math.sqrt(self.steps)
         if max_noise_multiplier is not None:
@@ -169,10 +170,10 @@ class Plan:
             1.0
         """
         noise = self.noise(sizes)
-        if not isinstance(noise, IndependentNoise):
+        if not isinstance(noise, IndependentNoise) or noise.coordinate_rate < 1:
             raise UnsoundConfiguration(
-                f"clipping={self.clipping!r} asks for noise in a basis, not for one scale per "
-                "group; ask the plan for its noise"
+                f"clipping={self.clipping!r} with sampling={self.sampling!r} asks for noise in a "
+                "basis or for masks, not for one scale per group; ask the plan for its noise"
             )
         return list(noise.scales)
 
@@ -188,7 +189,7 @@ class Plan:
         names, counts = list(sizes), [_validate.positive_integer(size=n) for n in sizes.values()]
         if not names:
             raise ValueError("sizes must name at least one parameter, got an empty mapping")
-        return self.clipping.noise(names, counts, self.noise_multiplier)
+        return self.sampling.noise(self.clipping, names, counts, self.noise_multiplier)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -204,7 +205,9 @@ class Plan:
                 f"noise_multiplier={self.noise_multiplier:.4g} exceeds batch_size="
                 f"{self.batch_size:g}: one step is mostly noise even where all examples agree"
             )
-        return tuple(found)
+        setting = self.noise_multiplier, self.examples, self.steps, self.delta
+        comparison = self.sampling.comparison(*setting)
+        return (*found, comparison) if comparison else tuple(found)
 
     def __str__(self) -> str:
         lines = [
@@ -256,10 +259,12 @@ class Plan:
         except (KeyError, TypeError) as error:
             raise ValueError(f"malformed training plan: {error!r}") from None
         true = plan.loss.epsilon_bounds(plan.delta)
-        if true.lower > plan.epsilon:
+        # Where nothing is known from below, as for masks, the upper bound is what was stated.
+        least = true.lower if true.lower > 0 else 0.99 * true.upper
+        if least > plan.epsilon:
             raise UnsoundConfiguration(
                 f"the plan states epsilon={plan.epsilon!r} at delta={plan.delta!r}, but its steps "
-                f"cost at least {true.lower!r}; it was changed by hand"
+                f"cost at least {least!r}; it was changed by hand"
             )
         return plan
 
@@ -297,6 +302,7 @@ class Plan:
             max_noise_multiplier=_validate.positive(limit=data["max_noise_multiplier"]),
             _answers=[(steps, epsilon)],
         )
+        sampling.check_clipping(self.clipping)
         if not math.isclose(self.batch_size, sampling.expected_batch_size(examples), rel_tol=1e-9):
             raise ValueError(f"batch_size={self.batch_size!r} does not fit rate={rate!r}")
 
@@ -378,6 +384,7 @@ class Plan:
     def _solve_noise(self, epsilon: float, delta: float, limit: float | None) -> float:
         target = Target(self.sampling, self.examples, self.batch_size, self.steps, epsilon, delta)
         check_feasible(target, limit)
+        self._set(sampling=self.sampling.tuned(self.clipping, self.steps, epsilon, delta))
         noise = calibrate(self._loss_with, epsilon=epsilon, delta=delta).value
         # Whoever recomputes epsilon with the usual accuracy must find it within the promise.
         while (excess := self._loss_with(noise).epsilon(delta) / epsilon) > 1:

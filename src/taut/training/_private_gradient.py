@@ -17,6 +17,7 @@ from taut.training._check_model import check_model
 from taut.training._clipped_sum import clipped_sum
 from taut.training._clipping import Clipping
 from taut.training._distributed import Sharded, reduction_for, unwrapped
+from taut.training._masks import Masks
 from taut.training._materialised import LossFunction, Materialised, apply, batch_size
 from taut.training._optimizer_checks import check_parameters
 from taut.training._processes import Processes
@@ -42,8 +43,9 @@ class PrivateGradient:
         clipping: what is done to one example's gradient.
         scales: the standard deviation of the noise in every group of the clipping;
         noise: or instead the noise of a plan, `plan.noise(sizes)`.
-        expected_batch_size: what the noisy sum is divided by, whatever the batch holds.
-        generator: where noise comes from, by default the secure generator.
+        expected_batch_size: what the noisy sum is divided by, whatever the batch holds. If the
+            noise is for sampled coordinates, their rate is a further divisor.
+        generator: where noise and masks come from, by default the secure generator.
         backend: "bookkeeping" records the model's layers and is the faster; "materialised" serves
             every model that `torch.func` does, through `accumulate_batch` alone; "auto" takes the
             first if all trainable parameters belong to layers that can be recorded, and changes to
@@ -110,14 +112,17 @@ class PrivateGradient:
         self.clipping = clipping
         groups = clipping.groups(list(self._names.values()))
         self._step_noise = self._checked_noise(groups, scales, noise)
-        self._expected = _validate.positive(expected_batch_size=expected_batch_size)
-        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected)
-        settings = (repr(clipping), repr(self._step_noise), self._expected)
-        self.processes.check_same("clipping, noise and expected batch size", settings)
         given = default_generator() if generator is None else generator
         if given.secure:
             given.bytes(1)  # a source that fails should do so before it is trusted
+        kept = self._step_noise.coordinate_rate
+        self._expected = _validate.positive(expected_batch_size=expected_batch_size) * kept
         self._generator = self._reduction.source(given)
+        self.masks = Masks(kept, self.processes.own(given)) if kept < 1 else None
+        """What samples coordinates, where the noise is for it; every process masks its rows."""
+        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected, self.masks)
+        settings = (repr(clipping), repr(self._step_noise), self._expected)
+        self.processes.check_same("clipping, noise and expected batch size", settings)
         self._to_check = self_check
         self._may_change = backend == "auto"
         self._materialised = Materialised(self.model, compile=compile)

@@ -16,6 +16,7 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
 from taut.training._ema import MovingAverage
 from taut.training._loader import PrivateLoader
+from taut.training._masks import Masks
 from taut.training._plan import Plan
 from taut.training._processes import Processes
 from taut.training._run_ledger import RunLedger
@@ -40,6 +41,7 @@ class RunState:
     loader: PrivateLoader
     noise: RandomSource
     processes: Processes
+    masks: Masks | None = None
 
     def saved(self, step: int) -> dict[str, Any]:
         """Return what a checkpoint holds after `step` updates."""
@@ -54,6 +56,7 @@ class RunState:
             "average": None if self.average is None else self.average.state_dict(),
             "loader": json.dumps(self.processes.gathered(self.loader.state_dict())),
             "noise": json.dumps(self.noise.state_dict()) if seeded else None,  # type: ignore[attr-defined]
+            "masks": self._states_of_masks() if seeded else None,
             "torch": self.processes.gathered(torch.get_rng_state()) if seeded else None,
         }
 
@@ -96,7 +99,15 @@ class RunState:
         if saved["noise"] is not None and isinstance(self.noise, SeededForExperiments):
             self.noise.load_state_dict(json.loads(saved["noise"]))
             torch.set_rng_state(saved["torch"][self.processes.rank])
+            if self.masks is not None and saved.get("masks") is not None:
+                self.masks.load_state_dict(json.loads(saved["masks"])[self.processes.rank])
         return int(saved["step"])
+
+    def _states_of_masks(self) -> str | None:
+        """Return where every process's masks stand; alone they share the noise's source."""
+        if self.masks is None or self.processes.group is None:
+            return None
+        return json.dumps(self.processes.gathered(self.masks.state_dict()))
 
     def _own(self, states: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the state of this process's loader."""

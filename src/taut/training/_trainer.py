@@ -306,6 +306,7 @@ class PrivateTrainer:
             loader,
             self._noise_bits,
             self._processes,
+            self._gradient.masks,
         )
 
     def _restored(self, state: RunState, resume: str) -> bool:
