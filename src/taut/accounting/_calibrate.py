@@ -106,8 +106,8 @@ class _Search:
             if bounds.upper <= self.target:
                 self.found = bounds
                 return math.log(bounds.upper / self.target) if bounds.upper > 0 else -math.inf
-            # Where no lower bound is known, as for masks, the upper one is as good as the tolerance,
-            # and says how far to go.
+            # Where no lower bound is known, as for masks, the upper one is as good as the
+            # tolerance, and says how far to go.
             beyond = max(bounds.lower, bounds.upper * (1 - 2 * tolerance)) > self.target
             if beyond or tolerance <= self._sharp:
                 guide = bounds.lower if bounds.lower > self.target else min(bounds.upper, 1e300)

@@ -171,10 +171,12 @@ class _SumOfRows(ClippedSum):
         numbers = sum(parameter.numel() for parameter in self._ordered)
         for part in parts_of(batch, 4 * numbers, self._clipping.row_bytes):
             rows = torch.cat([records[parameter].rows(part) for parameter in self._ordered], 1)
-            rows *= scale
+            if scale != 1.0:  # every pass over the rows counts: they do not fit into the cache
+                rows *= scale
             lost = ~torch.linalg.vector_norm(rows, dim=1).isfinite()
-            self.dropped += int(lost.sum())
-            rows[lost] = 0.0
+            if bool(lost.any()):
+                self.dropped += int(lost.sum())
+                rows[lost] = 0.0
             total = self._summed(rows).div_(self.expected)
             self._sum = total if self._sum is None else self._sum.add_(total)
 

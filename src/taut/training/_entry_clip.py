@@ -13,6 +13,7 @@ from torch import Tensor
 from taut import _validate
 from taut.noise import LpIntersection
 from taut.training._clipping import EntryBlock, RowClipping
+from taut.training._masks import Masks
 
 __all__ = ["L2LInfClip"]
 
@@ -80,6 +81,11 @@ class L2LInfClip(RowClipping):
     def clip_rows(self, rows: Tensor) -> Tensor:
         factors = self._factors(rows) if self.exact else self._shrinking(_lengths(rows))
         return (rows * factors[:, None]).clamp_(-self.entry_bound, self.entry_bound)
+
+    def sum_rows(self, rows: Tensor, masks: Masks | None = None) -> Tensor:
+        factors = self._factors(rows) if self.exact else self._shrinking(_lengths(rows))
+        clipped = rows.mul_(factors[:, None]).clamp_(-self.entry_bound, self.entry_bound)
+        return (clipped if masks is None else masks.cut(clipped)).sum(0)
 
     def sensitivity(self, names: Sequence[str], sizes: Sequence[int]) -> LpIntersection:
         return LpIntersection(sum(sizes), {2: self.norm, math.inf: self.entry_bound})
