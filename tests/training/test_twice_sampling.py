@@ -219,9 +219,7 @@ class TestHybrid:
         rows = 5 * torch.randn(64, self.DIMENSION, dtype=torch.float64)
         within, rest = clipping._cut(rows)
         parts = [*within.split([3, 5], 1), rest]
-        for part, bound, entry in zip(
-            parts, clipping.bounds, clipping.entry_bounds, strict=True
-        ):
+        for part, bound, entry in zip(parts, clipping.bounds, clipping.entry_bounds, strict=True):
             assert float(part.norm(dim=1).max()) <= bound * (1 + 1e-12)
             assert float(part.abs().max()) <= entry
 
