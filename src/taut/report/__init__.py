@@ -2,6 +2,7 @@
 
 from taut.report._geometry import plot_geometry
 from taut.report._noise import plot_noise
+from taut.report._plans import plot_plans
 from taut.report._samplers import plot_samplers
 
-__all__ = ["plot_geometry", "plot_noise", "plot_samplers"]
+__all__ = ["plot_geometry", "plot_noise", "plot_plans", "plot_samplers"]
