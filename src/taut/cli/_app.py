@@ -12,6 +12,7 @@ from taut.cli._noise import noise
 from taut.cli._plan import plan
 from taut.cli._samplers import samplers
 from taut.cli._train import resume, train
+from taut.cli._verify import verify
 
 app = typer.Typer(
     name="taut",
@@ -46,3 +47,4 @@ app.command()(noise)
 app.command()(plan)
 app.command()(train)
 app.command()(resume)
+app.command()(verify)
