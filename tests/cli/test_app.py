@@ -1,5 +1,6 @@
 """The command as a whole: version, help, and the hint when its extra is missing."""
 
+import os
 import subprocess
 import sys
 
@@ -21,6 +22,46 @@ def test_help_shows_an_example_that_works(run, command):
     result = run(line)
     assert result.exit_code == 0
     assert "certified upper bound" in result.stdout
+
+
+COMMANDS = (
+    "epsilon",
+    "delta",
+    "calibrate",
+    "samplers",
+    "noise",
+    "plan",
+    "train",
+    "resume",
+    "verify",
+    "doctor",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_an_example_and_speaks_json(run, command):
+    text = run(f"{command} --help").stdout
+    assert f"Example: taut {command}" in text
+    assert "--json" in text
+
+
+def test_the_list_of_commands_is_whole():
+    from taut.cli._app import app
+
+    assert {found.callback.__name__ for found in app.registered_commands} == set(COMMANDS)
+
+
+def test_shells_are_offered_completion(run):
+    assert "--install-completion" in run("--help").stdout
+    completed = subprocess.run(
+        [sys.executable, "-m", "taut"],
+        env={"_TAUT_COMPLETE": "complete_bash", "COMP_WORDS": "taut ver", "COMP_CWORD": "1"}
+        | dict(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert completed.stdout.split() == ["verify"]
 
 
 def test_module_is_the_command():

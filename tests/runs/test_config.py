@@ -23,7 +23,7 @@ def test_values_and_defaults(configured):
     config = RunConfig.from_toml(configured())
     assert config.plan.epsilon == 3.0
     assert config.training.optimizer == "sgd"
-    assert config.run.unit == "one training example"
+    assert config.run.unit == "example"
     assert config.directory == config.home / "run"
     plan = prepare(config).plan
     assert (plan.examples, plan.batch_size, plan.steps) == (100, 20, 6)

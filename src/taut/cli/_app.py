@@ -7,6 +7,7 @@ import typer
 import taut
 from taut.cli._calibrate import calibrate
 from taut.cli._delta import delta
+from taut.cli._doctor import doctor
 from taut.cli._epsilon import epsilon
 from taut.cli._noise import noise
 from taut.cli._plan import plan
@@ -48,3 +49,4 @@ app.command()(plan)
 app.command()(train)
 app.command()(resume)
 app.command()(verify)
+app.command()(doctor)

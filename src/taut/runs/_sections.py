@@ -223,13 +223,13 @@ class RunSection:
     Attributes:
         directory: of the run, made if it does not exist.
         checkpoint_seconds: how much time a crash may cost.
-        unit: what one example stands for, in the words of a report.
+        unit: what one example stands for, such as "patient", for the report.
         code: a directory in which the module of "package.module:factory" is looked for first.
     """
 
     directory: str
     checkpoint_seconds: float = 60.0
-    unit: str = "one training example"
+    unit: str = "example"
     code: str = "."
 
     def __post_init__(self) -> None:
