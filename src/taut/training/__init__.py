@@ -14,6 +14,7 @@ from taut.training._optimizer import PrivateOptimizer
 from taut.training._plan import Plan
 from taut.training._private_gradient import PrivateGradient
 from taut.training._public_gradients import public_gradients
+from taut.training._quantile_clip import CountedNoise, QuantileClip
 from taut.training._replace import replace_batchnorm
 from taut.training._run_history import RunHistory, Segment
 from taut.training._run_ledger import RunLedger
@@ -28,6 +29,7 @@ __all__ = [
     "CSVLog",
     "Callback",
     "Clipping",
+    "CountedNoise",
     "Evaluation",
     "FixedSizeSampling",
     "FlatClip",
@@ -45,6 +47,7 @@ __all__ = [
     "PrivateLoader",
     "PrivateOptimizer",
     "PrivateTrainer",
+    "QuantileClip",
     "RowClipping",
     "RunHistory",
     "RunLedger",

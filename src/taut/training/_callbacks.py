@@ -31,6 +31,7 @@ class StepEnd:
             examples and no noise was added: it is for the owner of the data, not for publication.
         dropped: how many examples of the batch contributed nothing, since their gradients were not
             finite, in this process; as private as the loss.
+        clipping_norm: what the next step is clipped to, if that changes from step to step; public.
     """
 
     step: int
@@ -39,6 +40,7 @@ class StepEnd:
     epsilon: float | None
     private_loss: float | None
     dropped: int = 0
+    clipping_norm: float | None = None
 
 
 class Callback:
@@ -61,6 +63,8 @@ class Callback:
 class CSVLog(Callback):
     """Appends step, epoch and epsilon to a file of comma-separated values.
 
+    The clipping norm is added where it changes from step to step.
+
     Args:
         path: the file; rows are added if it exists.
         every: how many steps lie between two rows.
@@ -82,6 +86,8 @@ class CSVLog(Callback):
         if event.step % self.every and event.step != event.steps:
             return
         row = {"step": event.step, "epoch": f"{event.epoch:.4f}", "epsilon": event.epsilon}
+        if event.clipping_norm is not None:
+            row["clipping_norm"] = event.clipping_norm
         if self.private:
             row["private_loss"] = event.private_loss
         is_new = not self.path.exists()

@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -35,6 +36,11 @@ class Clipping(Strategy):
 
         Coordinates are ordered by group, and by parameter within a group.
         """
+
+    def fitted(self, batch_size: float) -> Self:
+        """Return the clipping for batches of this expected size; most serve all of them."""
+        del batch_size
+        return self
 
     def noise(self, names: Sequence[str], sizes: Sequence[int], multiplier: float) -> StepNoise:
         """Return the noise that hides a member of `sensitivity`, at a noise multiplier.

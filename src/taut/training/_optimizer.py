@@ -190,12 +190,16 @@ class PrivateOptimizer(Optimizer):
         return self.inner.defaults
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the optimizer inside, and how many steps each ledger has counted."""
+        """Return the state of the optimizer inside, and what the ledgers have counted.
+
+        A clipping norm that changes from step to step is in it too.
+        """
         history = self.ledger.history
         privacy = {
             "runs": history.runs,
             "has_one_price": history.has_one_price,
             "plan": self.plan.to_dict(),
+            "gradient": self._gradient.state_dict(),
         }
         return {**self.inner.state_dict(), "privacy": privacy}
 
@@ -219,6 +223,8 @@ class PrivateOptimizer(Optimizer):
                     "steps cost something else; keep the ledgers of both runs and add their losses"
                 )
             self.ledger.include(privacy["runs"])
+        if privacy is not None:
+            self._gradient.load_state_dict(privacy["gradient"])
         self.inner.load_state_dict(state)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

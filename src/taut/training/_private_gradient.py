@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -14,12 +15,13 @@ from taut import _validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
 from taut.training._check_model import check_model
-from taut.training._clipped_sum import clipped_sum
+from taut.training._clipped_sum import VotingSum, clipped_sum
 from taut.training._clipping import Clipping
 from taut.training._distributed import Sharded, reduction_for, unwrapped
 from taut.training._materialised import LossFunction, Materialised, apply, batch_size
 from taut.training._optimizer_checks import check_parameters
 from taut.training._processes import Processes
+from taut.training._quantile_clip import CountedNoise, QuantileClip
 from taut.training._records import Record
 from taut.training._self_check import check_examples, check_losses
 from taut.training._step_noise import IndependentNoise, StepNoise
@@ -41,7 +43,8 @@ class PrivateGradient:
         model: what is trained; also in DistributedDataParallel, or after `fully_shard`.
         clipping: what is done to one example's gradient.
         scales: the standard deviation of the noise in every group of the clipping;
-        noise: or instead the noise of a plan, `plan.noise(sizes)`.
+        noise: or instead the noise of a plan, `plan.noise(sizes)`; needed if the bound changes from
+            step to step, as that of `QuantileClip` does.
         expected_batch_size: what the noisy sum is divided by, whatever the batch holds.
         generator: where noise comes from, by default the secure generator.
         backend: "bookkeeping" records the model's layers and is the faster; "materialised" serves
@@ -131,6 +134,29 @@ class PrivateGradient:
     def dropped(self) -> int:
         """Examples of this logical batch that contributed zero; not for publication."""
         return self._sum.dropped
+
+    @property
+    def clipping_norm(self) -> float | None:
+        """What the next logical batch is clipped to, if that changes; public. None otherwise."""
+        return self._sum.norm
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what changes from step to step and is not in the model; all of it is public."""
+        return {"clipping_norm": self.clipping_norm}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state, in all processes from the same.
+
+        A bound that changes begins anew after a state in which it was constant.
+
+        Raises:
+            UnsoundConfiguration: if processes differ, since an example could then be clipped to
+                another bound than noise is drawn for.
+        """
+        norm = state["clipping_norm"]
+        self.processes.check_same("the clipping norm", norm)
+        if isinstance(self._sum, VotingSum) and norm is not None:
+            self._sum.norm = _validate.positive(clipping_norm=norm)
 
     @property
     def is_sharded(self) -> bool:
@@ -259,7 +285,10 @@ class PrivateGradient:
     @torch.no_grad()
     def finish(self) -> None:
         """Add noise to the sum, divide, and set the gradients; the next logical batch begins."""
+        votes = self._sum.votes
         self._reduction.finish(self._sum.taken(), self._noise)
+        if votes is not None:
+            self._move_norm(votes)
 
     def check_optimizer(self, optimizer: Optimizer) -> None:
         """Refuse an optimizer whose parameters are not exactly those that get a gradient here."""
@@ -277,12 +306,20 @@ class PrivateGradient:
             "a parameter became trainable after PrivateGradient was made; make a new one"
         )
 
+    def _move_norm(self, votes: Tensor) -> None:
+        """Release what was counted, and clip the next logical batch to the bound it leads to."""
+        assert isinstance(self._sum, VotingSum)
+        noise = self._step_noise
+        assert isinstance(noise, CountedNoise)
+        draw = partial(noise.draw_count, self._generator, factor=_ROUNDING, like=votes)
+        self._sum.move(float(self._reduction.released(votes, draw)))
+
     def _noise(self, shapes: Sequence[torch.Size]) -> list[Tensor]:
         """Return noise for every parameter."""
         return self._step_noise.draw(
             shapes,
             self._generator,
-            factor=_ROUNDING / self._expected,
+            factor=_ROUNDING / self._expected * (self._sum.norm or 1.0),
             dtype=self._sum.dtype,
             device=self._sum.device,
         )
@@ -295,7 +332,12 @@ class PrivateGradient:
             raise ValueError("give either scales or noise")
         if noise is None:
             assert scales is not None
-            return IndependentNoise(tuple(scales), tuple(groups))
+            noise = IndependentNoise(tuple(scales), tuple(groups))
+        if isinstance(self.clipping, QuantileClip) != isinstance(noise, CountedNoise):
+            raise UnsoundConfiguration(
+                f"{type(noise).__name__} is not the noise of clipping={self.clipping!r}; give the "
+                "noise of a plan with this clipping, noise=plan.noise(sizes)"
+            )
         noise.check(groups, [parameter.numel() for parameter in self._parameters])
         if noise.needs_whole and self.is_sharded:
             raise UnsoundConfiguration(

@@ -306,6 +306,7 @@ class PrivateTrainer:
             loader,
             self._noise_bits,
             self._processes,
+            self._gradient,
         )
 
     def _restored(self, state: RunState, resume: str) -> bool:
@@ -387,7 +388,8 @@ class PrivateTrainer:
         if self.step % max(steps // _EPSILONS, 1) == 0 or self.step == steps:
             self._epsilon = ledger.epsilon(self.plan.delta)
         epoch = self.step * self.plan.rate
-        event = StepEnd(self.step, steps, epoch, self._epsilon, loss, self._dropped_now)
+        norm = self._gradient.clipping_norm
+        event = StepEnd(self.step, steps, epoch, self._epsilon, loss, self._dropped_now, norm)
         progress.show(event)
         for callback in self._callbacks:
             callback.on_step_end(self, event)
