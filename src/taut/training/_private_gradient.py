@@ -17,13 +17,14 @@ from taut.noise import RandomSource, default_generator
 from taut.training._check_model import check_model
 from taut.training._clipped_sum import VotingSum, clipped_sum
 from taut.training._clipping import Clipping
+from taut.training._copies import MeanOverCopies, OnCopies, check_copies
 from taut.training._distributed import Sharded, reduction_for, unwrapped
 from taut.training._materialised import LossFunction, Materialised, apply, batch_size
 from taut.training._optimizer_checks import check_parameters
 from taut.training._processes import Processes
 from taut.training._quantile_clip import CountedNoise, QuantileClip
 from taut.training._records import Record
-from taut.training._self_check import check_examples, check_losses
+from taut.training._self_check import check_examples, check_losses, sum_of_squares
 from taut.training._step_noise import IndependentNoise, StepNoise
 from taut.training._tape import NotExamples, Tape
 
@@ -53,6 +54,9 @@ class PrivateGradient:
             the second if `accumulate_batch` meets a layer without an axis of examples.
         compile: hand the materialised back end to `torch.compile`.
         self_check: compare the first batch with plain autograd, and its examples with each other.
+        copies: how many augmented copies every example has: `accumulate_batch` then takes inputs of
+            shape (examples, copies, ...). The gradient of an example is the mean over its copies,
+            which is clipped as one vector (De et al. 2022).
         process_group: of the processes that train together, by default all of them if
             torch.distributed is initialised. Every process must call `finish` once for each logical
             batch, and have examples that no other has.
@@ -98,6 +102,7 @@ class PrivateGradient:
         backend: Backend = "auto",
         compile: bool = False,  # noqa: A002
         self_check: bool = True,
+        copies: int = 1,
         process_group: Any = None,
     ) -> None:
         self.model = unwrapped(model)
@@ -108,7 +113,8 @@ class PrivateGradient:
         self._reduction = reduction_for(self.model, self.processes)
         with self._reduction.whole() as parameters:
             self._names: dict[Tensor, str] = {p: name for name, p in parameters.items()}
-            self._tape = _tape(self.model, backend)
+            self._copies = _validate.positive_integer(copies=copies)
+            self._tape = _tape(self.model, backend, self._copies)
         self._parameters: list[Tensor] = list(self._names)
         self.clipping = clipping
         groups = clipping.groups(list(self._names.values()))
@@ -117,13 +123,16 @@ class PrivateGradient:
         self._sum = clipped_sum(clipping, self._parameters, groups, self._expected)
         settings = (repr(clipping), repr(self._step_noise), self._expected)
         self.processes.check_same("clipping, noise and expected batch size", settings)
+        self._called: Callable[..., Any] = self.model
+        if self._copies > 1:
+            self._called = OnCopies(self.model, self._copies)
         given = default_generator() if generator is None else generator
         if given.secure:
             given.bytes(1)  # a source that fails should do so before it is trusted
         self._generator = self._reduction.source(given)
         self._to_check = self_check
         self._may_change = backend == "auto"
-        self._materialised = Materialised(self.model, compile=compile)
+        self._materialised = Materialised(self.model, compile=compile, copies=self._copies)
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -182,7 +191,8 @@ class PrivateGradient:
         """Absorb the gradients of one physical batch, and return its losses.
 
         Args:
-            inputs: one tensor, or a tuple or mapping of arguments, examples first in all tensors.
+            inputs: one tensor, or a tuple or mapping of arguments, examples first in all tensors,
+                and then their copies, if there are several.
             targets: given to the loss function, examples first; None if it needs none.
             loss_fn: takes outputs and targets, and returns one loss per example.
         """
@@ -190,19 +200,27 @@ class PrivateGradient:
         batch = batch_size(inputs)
         if batch == 0:
             return torch.zeros(0, device=self._sum.device)
+        losses = self._of_examples(inputs, loss_fn)
         if self._tape is None:
-            return self._write_out(inputs, targets, loss_fn)
+            return self._write_out(inputs, targets, losses)
         try:
             if self._to_check:
                 self.check(inputs, targets, loss_fn)
-            return self.accumulate(lambda: loss_fn(apply(self.model, inputs), targets))
+            return self.accumulate(lambda: losses(apply(self._called, inputs), targets))
         except NotExamples as problem:
             if not self._may_change:
                 raise
             # Nothing of this batch is in the sum: layers are looked at before.
             _LOG.info("gradients are written out one by one from now on: %s", problem)
             self._tape = None
-            return self._write_out(inputs, targets, loss_fn)
+            return self._write_out(inputs, targets, losses)
+
+    def _of_examples(self, inputs: Any, loss_fn: LossFunction) -> LossFunction:
+        """Return the loss of examples, and refuse inputs without their copies."""
+        if self._copies == 1:
+            return loss_fn
+        check_copies(inputs, self._copies)
+        return MeanOverCopies(loss_fn, self._copies)
 
     def _write_out(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
         losses = []
@@ -212,7 +230,11 @@ class PrivateGradient:
         return torch.cat(losses)
 
     def accumulate(self, losses: Callable[[], Tensor]) -> Tensor:
-        """Run a forward pass that returns one loss per example, and absorb its gradients."""
+        """Run a forward pass that returns one loss per example, and absorb its gradients.
+
+        With several copies, rows of the pass are the copies of the first example, then those of the
+        second; losses are means over the copies of an example.
+        """
         self.begin()
         with self.tape.recording():
             values = losses()
@@ -279,7 +301,10 @@ class PrivateGradient:
         Raises:
             UnsoundConfiguration: if gradients differ, naming the parameter.
         """
-        check_examples(self.model, self.tape, self._names, inputs, targets, loss_fn)
+        loss = self._of_examples(inputs, sum_of_squares if loss_fn is None else loss_fn)
+        check_examples(
+            self.model, self.tape, self._names, inputs, targets, loss, forward=self._called
+        )
         self._to_check = self._to_check and batch_size(inputs) < 2
 
     @torch.no_grad()
@@ -347,7 +372,7 @@ class PrivateGradient:
         return noise
 
 
-def _tape(model: nn.Module, backend: Backend) -> Tape | None:
+def _tape(model: nn.Module, backend: Backend, copies: int) -> Tape | None:
     if backend not in ("auto", "bookkeeping", "materialised"):
         raise ValueError(
             f"backend must be 'auto', 'bookkeeping' or 'materialised', got backend={backend!r}"
@@ -355,7 +380,7 @@ def _tape(model: nn.Module, backend: Backend) -> Tape | None:
     if backend == "materialised":
         return None
     try:
-        return Tape(model)
+        return Tape(model, copies)
     except UnsoundConfiguration:
         if backend == "bookkeeping":
             raise

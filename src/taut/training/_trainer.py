@@ -16,6 +16,7 @@ from torch.utils.data import default_collate
 from taut import _validate
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import RandomSource
+from taut.training._augmentation import Augment, Augmentation
 from taut.training._batches import (
     LabelRange,
     check_finite,
@@ -64,9 +65,14 @@ class PrivateTrainer:
         scheduler: of the optimizer's learning rate, or a function from an optimizer to one; it is
             advanced after every step.
         run_dir: where ledger and checkpoints are kept, so that a killed run can go on.
-        max_physical_batch_size: larger batches are computed in parts, with the same outcome.
+        max_physical_batch_size: larger batches are computed in parts, with the same outcome; all
+            copies of an example count, and are never in two parts.
         num_workers: processes that fetch examples.
         collate_fn: makes a batch of a list of examples: inputs and targets.
+        augment: a function that takes the inputs of a batch and returns a random variant of each
+            example; what becomes of one must not depend on the others.
+        copies: how many variants of an example are drawn in a step. Its gradient is the mean over
+            them, clipped as one vector: they cost time, not epsilon (De et al. 2022).
         ema: decay of a moving average of the weights, such as 0.999; see `averaged`.
         callbacks: are told about the course of the run, by the first process alone and with the
             losses of its share.
@@ -114,6 +120,8 @@ class PrivateTrainer:
         max_physical_batch_size: int | None = None,
         num_workers: int = 0,
         collate_fn: Collate | None = None,
+        augment: Augment | None = None,
+        copies: int = 1,
         ema: float | None = None,
         callbacks: Sequence[Callback] = (),
         device: torch.device | str | None = None,
@@ -139,6 +147,7 @@ class PrivateTrainer:
         self.ledger: RunLedger | None = None
         """What was spent, once training has begun."""
         self._sampling_bits, self._noise_bits = split(generator)
+        self._augment = _augmentation(augment, copies)
         sizes = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
         self._gradient = PrivateGradient(
             model,
@@ -147,6 +156,7 @@ class PrivateTrainer:
             expected_batch_size=plan.batch_size,
             generator=self._noise_bits,
             backend=backend,
+            copies=copies,
         )
         self._processes = self._gradient.processes
         if run_dir is not None and self._gradient.is_sharded:
@@ -162,7 +172,7 @@ class PrivateTrainer:
             processes=self._processes,
         )
         self._loading = {
-            "max_physical_batch_size": max_physical_batch_size,
+            "max_physical_batch_size": _examples_of(max_physical_batch_size, copies),
             "num_workers": num_workers,
             "collate_fn": collate_fn,
         }
@@ -361,6 +371,8 @@ class PrivateTrainer:
         inputs, targets = inputs_and_targets(part.data, self.device)
         check_finite(inputs)
         self._labels.check(targets)
+        if self._augment is not None:
+            inputs = self._augment(inputs)
         losses = self._gradient.accumulate_batch(inputs, targets, self._losses)
         return float(losses.sum())
 
@@ -396,3 +408,18 @@ class PrivateTrainer:
         if self.step % max(round(1 / self.plan.rate), 1) == 0:
             for callback in self._callbacks:
                 callback.on_epoch_end(self, event)
+
+
+def _augmentation(augment: Augment | None, copies: int) -> Augmentation | None:
+    if augment is not None:
+        return Augmentation(augment, copies)
+    if copies != 1:
+        raise ValueError(f"copies={copies!r} would all be the same; give augment, or leave it out")
+    return None
+
+
+def _examples_of(rows: int | None, copies: int) -> int | None:
+    """Return how many examples with their copies have no more rows than these, at least one."""
+    if rows is None:
+        return None
+    return max(_validate.positive_integer(max_physical_batch_size=rows) // copies, 1)
