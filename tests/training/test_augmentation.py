@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 from training.oracle import assert_equal, clipped_sum, cross_entropy, loop, median_norm, squares
-from training.runs import data, model, plan, sgd, weights
+from training.runs import data, model, plan, private_loop, sgd, weights
 
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments
@@ -330,7 +330,7 @@ def test_augmentation_with_bits_of_its_own_is_warned_about(caplog):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"augment": None}, "copies=3 would all be the same"),
+        ({"augment": None}, "copies=3 would all be the same without augment"),
         ({"copies": 0}, "copies"),
         ({"augment": 1}, "augment must be a function"),
     ],
@@ -343,3 +343,19 @@ def test_bad_arguments(options, message):
 def test_augmentation_must_keep_the_number_of_examples():
     with pytest.raises(ValueError, match="as many examples"):
         trainer(model(), augment=lambda x: torch.cat([x, x])).fit(data())
+
+
+def test_loop_of_a_user_cannot_have_copies():
+    """Which rows belong together cannot be seen from inside of an optimizer."""
+
+    class Doubled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.layer(x.repeat_interleave(2, 0)).unflatten(0, (-1, 2)).mean(1)
+
+    net = Doubled()
+    with pytest.raises(UnsoundConfiguration, match="first axis"):
+        private_loop(net, sgd(net), data())

@@ -17,7 +17,7 @@ from taut import _validate
 from taut.errors import UnsoundConfiguration
 from taut.training._materialised import batch_size
 
-__all__ = ["Augment", "Augmentation"]
+__all__ = ["Augment", "Augmentation", "examples_within"]
 
 Augment: TypeAlias = Callable[[Any], Any]
 """Takes the inputs of a batch, and returns a variant of every example."""
@@ -44,6 +44,18 @@ class Augmentation:
         self._function = function
         self.copies = _validate.positive_integer(copies=copies)
         self._is_checked = False
+
+    @classmethod
+    def of(cls, function: Augment | None, copies: int) -> Augmentation | None:
+        """Return the augmentation that was asked for, or None."""
+        if function is not None:
+            return cls(function, copies)
+        if copies != 1:
+            raise ValueError(
+                f"copies={copies!r} would all be the same without augment; give it, or leave "
+                "copies out"
+            )
+        return None
 
     def __call__(self, inputs: Any) -> Any:
         """Return the copies of all examples, of shape (examples, copies, ...) if several."""
@@ -86,6 +98,13 @@ class Augmentation:
                     "example would get into the gradients of several. Leave out what mixes "
                     "examples, and draw random numbers in an order that does not depend on them"
                 )
+
+
+def examples_within(rows: int | None, copies: int) -> int | None:
+    """Return how many examples have, with their copies, no more rows than these; at least one."""
+    if rows is None:
+        return None
+    return max(_validate.positive_integer(max_physical_batch_size=rows) // copies, 1)
 
 
 def _stacked(*copies: Any) -> Any:

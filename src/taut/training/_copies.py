@@ -52,7 +52,8 @@ class MeanOverCopies:
         values = self.loss(outputs, pytree.tree_map(self._repeated, targets))
         if values.dim() != 1 or len(values) % self.copies:
             return values  # those who asked refuse it
-        return values.unflatten(0, (-1, self.copies)).mean(1)
+        of_examples: Tensor = values.unflatten(0, (-1, self.copies))
+        return of_examples.mean(1)
 
     def _repeated(self, value: Any) -> Any:
         if not isinstance(value, Tensor) or value.dim() == 0:

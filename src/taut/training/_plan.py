@@ -172,8 +172,8 @@ class Plan:
         noise = self.noise(sizes)
         if not isinstance(noise, IndependentNoise):
             raise UnsoundConfiguration(
-                f"clipping={self.clipping!r} asks for noise in a basis or for a bound that moves, not "
-                "for one scale per group; ask the plan for its noise"
+                f"clipping={self.clipping!r} asks for noise in a basis, or for a bound that moves, "
+                "not for one scale per group; ask the plan for its noise"
             )
         return list(noise.scales)
 

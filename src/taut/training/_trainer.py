@@ -16,7 +16,7 @@ from torch.utils.data import default_collate
 from taut import _validate
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import RandomSource
-from taut.training._augmentation import Augment, Augmentation
+from taut.training._augmentation import Augment, Augmentation, examples_within
 from taut.training._batches import (
     LabelRange,
     check_finite,
@@ -147,7 +147,7 @@ class PrivateTrainer:
         self.ledger: RunLedger | None = None
         """What was spent, once training has begun."""
         self._sampling_bits, self._noise_bits = split(generator)
-        self._augment = _augmentation(augment, copies)
+        self._augment = Augmentation.of(augment, copies)
         sizes = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
         self._gradient = PrivateGradient(
             model,
@@ -172,7 +172,7 @@ class PrivateTrainer:
             processes=self._processes,
         )
         self._loading = {
-            "max_physical_batch_size": _examples_of(max_physical_batch_size, copies),
+            "max_physical_batch_size": examples_within(max_physical_batch_size, copies),
             "num_workers": num_workers,
             "collate_fn": collate_fn,
         }
@@ -408,18 +408,3 @@ class PrivateTrainer:
         if self.step % max(round(1 / self.plan.rate), 1) == 0:
             for callback in self._callbacks:
                 callback.on_epoch_end(self, event)
-
-
-def _augmentation(augment: Augment | None, copies: int) -> Augmentation | None:
-    if augment is not None:
-        return Augmentation(augment, copies)
-    if copies != 1:
-        raise ValueError(f"copies={copies!r} would all be the same; give augment, or leave it out")
-    return None
-
-
-def _examples_of(rows: int | None, copies: int) -> int | None:
-    """Return how many examples with their copies have no more rows than these, at least one."""
-    if rows is None:
-        return None
-    return max(_validate.positive_integer(max_physical_batch_size=rows) // copies, 1)
