@@ -1,7 +1,7 @@
 """Private training with PyTorch: plan, sample, clip, add noise, step."""
 
 from taut.training._basis_noise import BasisNoise
-from taut.training._callbacks import Callback, CSVLog, StepEnd
+from taut.training._callbacks import Callback, CSVLog, StepEnd, TensorBoardLog
 from taut.training._check_model import check_model
 from taut.training._clipping import Clipping, FlatClip, NormalisedClip, NormClipping, RowClipping
 from taut.training._drop_in import make_private, make_private_with_epsilon
@@ -56,6 +56,7 @@ __all__ = [
     "SharedLedger",
     "StepEnd",
     "StepNoise",
+    "TensorBoardLog",
     "TrainingResult",
     "check_model",
     "check_sampler",

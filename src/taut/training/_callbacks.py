@@ -6,7 +6,7 @@ import csv
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from taut import _validate
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from taut.training._trainer import PrivateTrainer
     from taut.training._training_result import TrainingResult
 
-__all__ = ["CSVLog", "Callback", "StepEnd"]
+__all__ = ["CSVLog", "Callback", "StepEnd", "TensorBoardLog"]
 
 
 @dataclass(frozen=True)
@@ -96,3 +96,38 @@ class CSVLog(Callback):
             if is_new:
                 writer.writeheader()
             writer.writerow(row)
+
+
+class TensorBoardLog(Callback):
+    """Writes epsilon against steps for TensorBoard, and nothing that depends on examples.
+
+    Args:
+        directory: where TensorBoard looks for runs.
+        every: how many steps lie between two points.
+
+    Raises:
+        ImportError: when training begins, if the package tensorboard is not installed.
+
+    Example:
+        >>> from taut.training import TensorBoardLog
+        >>> log = TensorBoardLog("runs/first", every=10)
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, every: int = 1) -> None:
+        self.directory = Path(directory)
+        self.every = _validate.positive_integer(every=every)
+        self._writer: Any = None
+
+    def on_step_end(self, trainer: PrivateTrainer, event: StepEnd) -> None:
+        if event.epsilon is None or (event.step % self.every and event.step != event.steps):
+            return
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(os.fspath(self.directory))
+        self._writer.add_scalar("privacy/epsilon", event.epsilon, event.step)
+
+    def on_fit_end(self, trainer: PrivateTrainer, result: TrainingResult) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
