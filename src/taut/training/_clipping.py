@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -25,6 +25,10 @@ class Clipping(Strategy):
 
     It clips by norms (`NormClipping`) or by coordinates (`RowClipping`).
     """
+
+    releases_more: ClassVar[bool] = False
+    """Whether a step releases something beside the sum of gradients. What hides the sum better than
+    its noise, such as mixing models, does not hide that."""
 
     @abstractmethod
     def groups(self, names: Sequence[str]) -> list[int]:

@@ -38,7 +38,8 @@ class QuantileClip(NormClipping):
     Args:
         norm: the bound of the first step; a few times too long or too short costs some steps.
         quantile: the share of gradients that are left as they are, in (0, 1).
-        learning_rate: how fast the logarithm of the bound moves, per step and unit of the share.
+        learning_rate: how fast the logarithm of the bound moves, per step and unit of the share; in
+            batches of less than some seventy noise multipliers counts are noisy, take less then.
         bounds: the least and the largest bound, by default a thousandth and a thousand of `norm`.
         count_noise: the standard deviation of the noise of counts, by default the larger one of
             a twentieth of the batch size and 3.6 noise multipliers.
@@ -62,6 +63,7 @@ class QuantileClip(NormClipping):
     """
 
     name = "quantile"
+    releases_more = True
 
     norm: float
     quantile: float = 0.5
