@@ -3,7 +3,7 @@
 from taut.training._basis_noise import BasisNoise
 from taut.training._callbacks import Callback, CSVLog, StepEnd
 from taut.training._check_model import check_model
-from taut.training._clipping import Clipping, FlatClip, NormalisedClip
+from taut.training._clipping import Clipping, FlatClip, NormalisedClip, NormClipping, RowClipping
 from taut.training._drop_in import make_private, make_private_with_epsilon
 from taut.training._entry_clip import L2LInfClip
 from taut.training._evaluation import Evaluation
@@ -37,6 +37,7 @@ __all__ = [
     "IndependentNoise",
     "L2LInfClip",
     "MicroBatch",
+    "NormClipping",
     "NormalisedClip",
     "Plan",
     "PoissonSampling",
@@ -44,6 +45,7 @@ __all__ = [
     "PrivateLoader",
     "PrivateOptimizer",
     "PrivateTrainer",
+    "RowClipping",
     "RunHistory",
     "RunLedger",
     "Sampling",

@@ -14,15 +14,16 @@ from taut import _validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
 from taut.training._check_model import check_model
+from taut.training._clipped_sum import clipped_sum
 from taut.training._clipping import Clipping
 from taut.training._distributed import Sharded, reduction_for, unwrapped
 from taut.training._materialised import LossFunction, Materialised, apply, batch_size
 from taut.training._optimizer_checks import check_parameters
 from taut.training._processes import Processes
-from taut.training._records import Record, parts_of
+from taut.training._records import Record
 from taut.training._self_check import check_examples, check_losses
 from taut.training._step_noise import IndependentNoise, StepNoise
-from taut.training._tape import NotExamples, Tape, in_full_precision
+from taut.training._tape import NotExamples, Tape
 
 __all__ = ["Backend", "PrivateGradient"]
 
@@ -108,28 +109,28 @@ class PrivateGradient:
         self._parameters: list[Tensor] = list(self._names)
         self.clipping = clipping
         groups = clipping.groups(list(self._names.values()))
-        self._group_of: dict[Tensor, int] = dict(zip(self._parameters, groups, strict=True))
-        self._group_count = max(groups) + 1
-        self._step_noise = self._checked_noise(scales, noise)
+        self._step_noise = self._checked_noise(groups, scales, noise)
         self._expected = _validate.positive(expected_batch_size=expected_batch_size)
+        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected)
         settings = (repr(clipping), repr(self._step_noise), self._expected)
         self.processes.check_same("clipping, noise and expected batch size", settings)
         given = default_generator() if generator is None else generator
         if given.secure:
             given.bytes(1)  # a source that fails should do so before it is trusted
         self._generator = self._reduction.source(given)
-        self._totals: dict[Tensor, Tensor] = {}
-        self._row_total: Tensor | None = None
         self._to_check = self_check
         self._may_change = backend == "auto"
         self._materialised = Materialised(self.model, compile=compile)
-        self.dropped = 0
-        """Examples of this logical batch that contributed zero; not for publication."""
 
     @property
     def parameters(self) -> list[Tensor]:
         """Whose `grad` is set."""
         return list(self._reduction.trained.values())
+
+    @property
+    def dropped(self) -> int:
+        """Examples of this logical batch that contributed zero; not for publication."""
+        return self._sum.dropped
 
     @property
     def is_sharded(self) -> bool:
@@ -162,7 +163,7 @@ class PrivateGradient:
         self.begin()
         batch = batch_size(inputs)
         if batch == 0:
-            return torch.zeros(0, device=self._device)
+            return torch.zeros(0, device=self._sum.device)
         if self._tape is None:
             return self._write_out(inputs, targets, loss_fn)
         try:
@@ -180,7 +181,7 @@ class PrivateGradient:
     def _write_out(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
         losses = []
         for records, values in self._materialised.records(inputs, targets, loss_fn):
-            self._absorb(records, len(values))
+            self._sum.add(records, len(values))
             losses.append(values)
         return torch.cat(losses)
 
@@ -222,7 +223,7 @@ class PrivateGradient:
                     "layer, such as from a penalty in the loss; use the optimizer's weight_decay, "
                     "and parameters only through their layers"
                 )
-        self._absorb(records, batch, scale)
+        self._sum.add(records, batch, scale)
 
     def begin(self) -> None:
         """Begin a logical batch, if it has not begun; every other method does so as well.
@@ -234,11 +235,9 @@ class PrivateGradient:
 
     def discard(self) -> None:
         """Forget what was absorbed since the last `finish`, as if no example had been seen."""
-        self._totals.clear()
-        self._row_total = None
+        self._sum.clear()
         if self._tape is not None:
             self._tape.clear()
-        self.dropped = 0
 
     def check(self, inputs: Any, targets: Any = None, loss_fn: LossFunction | None = None) -> None:
         """Compare a few examples with plain autograd, and with each of them alone.
@@ -260,66 +259,11 @@ class PrivateGradient:
     @torch.no_grad()
     def finish(self) -> None:
         """Add noise to the sum, divide, and set the gradients; the next logical batch begins."""
-        if self._row_total is not None:
-            self._spread(self.clipping.restored(self._row_total))
-        totals = [self._total(parameter) for parameter in self._parameters]
-        self._totals.clear()
-        self._row_total = None
-        self._reduction.finish(totals, self._noise)
-        self.dropped = 0
+        self._reduction.finish(self._sum.taken(), self._noise)
 
     def check_optimizer(self, optimizer: Optimizer) -> None:
         """Refuse an optimizer whose parameters are not exactly those that get a gradient here."""
         check_parameters(self._reduction.named_parameters(), optimizer, self.parameters)
-
-    def _absorb(self, records: Mapping[Tensor, Record], batch: int, scale: float = 1.0) -> None:
-        with torch.no_grad(), in_full_precision(self._device.type):
-            if self.clipping.needs_rows:
-                self._absorb_rows(records, batch, scale)
-                return
-            weights = self._weights(records, batch, scale)
-            for parameter, record in records.items():
-                self._add(parameter, record.weighted_sum(weights[self._group_of[parameter]]))
-
-    def _absorb_rows(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> None:
-        """Clip by coordinates, in the order of groups and parameters, part of the batch by part."""
-        ordered = self._ordered()
-        numbers = sum(parameter.numel() for parameter in ordered)
-        for part in parts_of(batch, 4 * numbers, self.clipping.row_bytes):
-            rows = torch.cat([records[parameter].rows(part) for parameter in ordered], 1)
-            rows *= scale
-            lost = ~torch.linalg.vector_norm(rows, dim=1).isfinite()
-            self.dropped += int(lost.sum())
-            rows[lost] = 0.0
-            total = self.clipping.sum_rows(rows).div_(self._expected)
-            self._row_total = total if self._row_total is None else self._row_total.add_(total)
-
-    def _spread(self, whole: Tensor) -> None:
-        """Give every parameter its part of a vector of all coordinates."""
-        ordered = self._ordered()
-        pieces = whole.split([parameter.numel() for parameter in ordered])
-        for parameter, piece in zip(ordered, pieces, strict=True):
-            self._add(parameter, piece.view(parameter.shape))
-
-    def _ordered(self) -> list[Tensor]:
-        """Return the parameters in the order of groups."""
-        return sorted(self._parameters, key=self._group_of.__getitem__)
-
-    def _weights(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> Tensor:
-        """Return clipping weights over the expected batch size, of shape (groups, batch)."""
-        norms: list[list[Tensor]] = [[] for _ in range(self._group_count)]
-        for parameter, record in records.items():
-            norms[self._group_of[parameter]].append(record.squared_norms())
-        empty = torch.zeros(batch, dtype=self._dtype(), device=self._device)
-        squares = torch.stack([torch.stack(group).sum(0) if group else empty for group in norms])
-        squares *= scale**2
-        if not bool(squares.sum().isfinite()):
-            lost = ~squares.isfinite().all(0)
-            self.dropped += int(lost.sum())
-            squares[:, lost] = 0.0
-            for record in records.values():
-                record.drop(lost)
-        return self.clipping.weights(squares).mul_(scale / self._expected)
 
     def _refuse_missing(self, records: Mapping[Tensor, Record]) -> None:
         for parameter in self._parameters:
@@ -333,38 +277,22 @@ class PrivateGradient:
             "a parameter became trainable after PrivateGradient was made; make a new one"
         )
 
-    def _add(self, parameter: Tensor, part: Tensor) -> None:
-        if parameter in self._totals:
-            self._totals[parameter].add_(part)
-        else:
-            self._totals[parameter] = part
-
-    def _dtype(self) -> torch.dtype:
-        """Return float64 if a parameter has it, else float32, in which noise is added."""
-        double = any(parameter.dtype == torch.float64 for parameter in self._parameters)
-        return torch.float64 if double else torch.float32
-
-    def _total(self, parameter: Tensor) -> Tensor:
-        found = self._totals.get(parameter)
-        if found is None:
-            return torch.zeros(parameter.shape, dtype=self._dtype(), device=parameter.device)
-        return found
-
     def _noise(self, shapes: Sequence[torch.Size]) -> list[Tensor]:
         """Return noise for every parameter."""
         return self._step_noise.draw(
             shapes,
             self._generator,
             factor=_ROUNDING / self._expected,
-            dtype=self._dtype(),
-            device=self._device,
+            dtype=self._sum.dtype,
+            device=self._sum.device,
         )
 
-    def _checked_noise(self, scales: Sequence[float] | None, noise: StepNoise | None) -> StepNoise:
+    def _checked_noise(
+        self, groups: Sequence[int], scales: Sequence[float] | None, noise: StepNoise | None
+    ) -> StepNoise:
         """Return the noise that was asked for, if it fits model and clipping."""
         if (scales is None) == (noise is None):
             raise ValueError("give either scales or noise")
-        groups = [self._group_of[parameter] for parameter in self._parameters]
         if noise is None:
             assert scales is not None
             return IndependentNoise(tuple(scales), tuple(groups))
@@ -375,10 +303,6 @@ class PrivateGradient:
                 "sharded; use DistributedDataParallel, or a clipping by groups"
             )
         return noise
-
-    @property
-    def _device(self) -> torch.device:
-        return self._parameters[0].device
 
 
 def _tape(model: nn.Module, backend: Backend) -> Tape | None:
