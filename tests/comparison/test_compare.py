@@ -13,6 +13,7 @@ import pytest
 import torch
 from comparison.tasks import SETTINGS, data, model, task
 from torch import nn
+from torch.utils.data import Subset
 
 from taut.comparison import Settings, _compare, compare
 from taut.errors import UnsoundConfiguration
@@ -111,6 +112,17 @@ def test_few_seeds_may_choose_the_learning_rate(trained):
     assert found.results[0].value.count == 3
 
 
+def test_learning_rates_that_were_chosen_before(trained):
+    rates = {"plain": 0.3, "group": 0.7, "other": 1.0}
+    found = compare(task(), SETTINGS, arms=ARMS, seeds=1, learning_rates=rates)
+    assert trained.keys == [("plain", 0.3, 0), ("group", 0.7, 0)]
+    assert found.chosen == {"plain": 0.3, "group": 0.7}
+    assert found.learning_rates == ()
+    assert not any(row.is_at_edge for row in found.results)
+    with pytest.raises(ValueError, match="none for 'group'"):
+        compare(task(), SETTINGS, arms=ARMS, learning_rates={"plain": 0.3})
+
+
 def test_validation_examples_choose():
     inverted = data(100, 3)
     inverted.tensors[1].copy_(1 - inverted.tensors[1])
@@ -128,6 +140,7 @@ OTHERS = {
     "settings.epsilon": ({}, {"epsilon": 2.0}),
     "task.model": ({"model": lambda: nn.Linear(5, 2)}, {}),
     "task.data.train": ({"train": data(300, 9)}, {}),
+    "task.data.test": ({"test": Subset(data(200, 1), range(100))}, {}),
     "task.data.public": ({"public": None}, {}),
     "task.optimizer": ({"optimizer": lambda p, lr: torch.optim.Adam(p, lr=lr)}, {}),
     "task.loss_fn": ({"loss_fn": nn.CrossEntropyLoss(label_smoothing=0.1)}, {}),

@@ -20,8 +20,9 @@ PUBLIC = TASK.gradients(0)
 ALL = predict(SETTINGS, TASK.sizes, public_gradients=PUBLIC)
 
 
-def test_every_known_arm_takes_part():
-    assert [row.arm for row in ALL.arms] == list(Arm._family)
+def test_every_arm_of_ours_takes_part():
+    ours = [kind.name for kind in Arm._family.values() if kind.__module__.startswith("taut.")]
+    assert [row.arm for row in ALL.arms] == ours
     assert not ALL.skipped
 
 

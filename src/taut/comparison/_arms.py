@@ -18,6 +18,7 @@ from taut.training import FlatClip, GroupClip, HybridClip, NormalisedClip, Plan
 from taut.training._strategy import Strategy
 
 __all__ = [
+    "USUAL",
     "Arm",
     "ArmSkipped",
     "Group",
@@ -149,6 +150,10 @@ class Hybrid(Arm):
         return settings.plan(clipping)
 
 
+USUAL: tuple[Arm, ...] = (Plain(), Group(), Normalised(), Hybrid())
+"""What is compared unless something else is asked for."""
+
+
 def _directions(rows: Rows) -> int:
     """Return how many directions the rows have, counted where squares still show them."""
     table = rows.astype(np.float64)
@@ -158,13 +163,13 @@ def _directions(rows: Rows) -> int:
 
 
 def arms_of(given: Sequence[str | Arm] | None) -> tuple[Arm, ...]:
-    """Return arms, with the usual choices for those that are only named; all of them for None.
+    """Return arms, with the usual choices for those that are only named; `USUAL` for None.
 
     Raises:
         ValueError: for unknown names, for none, and for one arm that is named twice.
     """
     if given is None:
-        given = list(Arm._family)
+        given = USUAL
     if isinstance(given, str) or not given:
         raise ValueError(f"arms must be a list of names or arms, got arms={given!r}")
     found = tuple(_arm(one) for one in given)

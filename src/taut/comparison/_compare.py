@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from taut import _validate
@@ -29,7 +29,7 @@ def compare(
     *,
     arms: Sequence[str | Arm] | None = None,
     seeds: int | Sequence[int] = 5,
-    learning_rates: Sequence[float] = (0.5,),
+    learning_rates: Sequence[float] | Mapping[str, float] = (0.5,),
     tuning_seeds: int | None = None,
     confidence: float = 0.95,
     out_dir: str | os.PathLike[str] | None = None,
@@ -40,10 +40,11 @@ def compare(
     Args:
         task: model, data and optimizer.
         settings: promise and compute, equal for all.
-        arms: names or arms; all by default. Those that cannot take part are left out with a reason.
+        arms: names or arms; all of this package by default. Those that cannot take part are left out with a reason.
         seeds: how many, or which. One seed decides first weights, batches and noise, the same for
             all arms as far as they draw the same, so that differences are taken on equal seeds.
-        learning_rates: that every arm is tuned over; the best mean counts.
+        learning_rates: that every arm is tuned over; the best mean counts. Or one for every arm, by
+            label, such as the `chosen` of a comparison on other examples.
         tuning_seeds: choose by the first so many seeds, and train the others at the chosen
             learning rate only; all by default.
         confidence: of the intervals.
@@ -83,7 +84,7 @@ def compare(
     """
     task.check_examples(settings.examples)
     kinds, places = arms_of(arms), _seeds(seeds)
-    rates = _learning_rates(learning_rates)
+    rates, fixed = _learning_rates(learning_rates, kinds)
     tuning = len(places)
     if tuning_seeds is not None:
         tuning = min(_validate.positive_integer(tuning_seeds=tuning_seeds), tuning)
@@ -91,7 +92,12 @@ def compare(
     bench = _Bench(task, settings, kinds, places[0])
     directory = None if out_dir is None else Path(out_dir)
     identity = {"settings": settings.to_dict(), "task": task.fingerprint()}
-    first = [(arm, rate, seed) for seed in places[:tuning] for arm in bench.arms for rate in rates]
+    first = [
+        (arm, rate, seed)
+        for seed in places[:tuning]
+        for arm in bench.arms
+        for rate in (rates or (fixed[arm.label],))
+    ]
     with RunFile(directory, identity) as file:
         later = len(bench.arms) * (len(places) - tuning)
         with Progress((len(first) + later) * settings.steps, wanted=progress) as bar:
@@ -211,10 +217,20 @@ def _seeds(given: int | Sequence[int]) -> tuple[int, ...]:
     return found
 
 
-def _learning_rates(given: Sequence[float]) -> tuple[float, ...]:
+def _learning_rates(
+    given: Sequence[float] | Mapping[str, float], arms: Sequence[Arm]
+) -> tuple[tuple[float, ...], dict[str, float]]:
+    """Return those to choose from, or else the one of every arm."""
+    if isinstance(given, Mapping):
+        for arm in arms:
+            if arm.label not in given:
+                raise ValueError(
+                    f"learning_rates must have one for every arm, got none for {arm.label!r}"
+                )
+        return (), {a.label: _validate.positive(learning_rates=given[a.label]) for a in arms}
     found = tuple(_validate.positive(learning_rates=rate) for rate in given)
     if not found or len(set(found)) < len(found):
         raise ValueError(
             f"learning_rates must be different numbers, at least one, got learning_rates={given!r}"
         )
-    return found
+    return found, {}

@@ -38,9 +38,10 @@ class Comparison:
         prediction: their plans, and those that could not take part.
         runs: all that were trained, learning rates that lost included.
         seeds: that every arm was trained with at its best learning rate.
-        learning_rates: that every arm could choose from.
+        learning_rates: that every arm could choose from; empty if they were chosen before.
         chosen: the learning rate that every arm chose, by label.
         confidence: of the intervals.
+        tuned_on_test: whether the examples that judge chose the learning rates as well.
 
     **Guarantee**: about privacy none, see `experiment`. Every run's plan promises the epsilon and
     delta of the settings. Intervals are Student's over seeds, for the data at hand; those of

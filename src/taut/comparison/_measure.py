@@ -8,10 +8,19 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from taut import _validate
 from taut.noise import OneStep
 from taut.noise._clipping import Matrix
 from taut.noise._public_vectors import Rows
-from taut.training import BasisNoise, Clipping, IndependentNoise, Plan, StepNoise
+from taut.training import (
+    BasisNoise,
+    Clipping,
+    IndependentNoise,
+    NormClipping,
+    Plan,
+    RowClipping,
+    StepNoise,
+)
 
 __all__ = ["clipped_gradients", "expected_step", "noise_std"]
 
@@ -48,17 +57,15 @@ def expected_step(name: str, plan: Plan, sizes: Mapping[str, int], public: Rows)
 
 def clipped_gradients(clipping: Clipping, rows: Matrix, sizes: Mapping[str, int]) -> Matrix:
     """Return every gradient as the clipping leaves it, coordinates in the order of parameters."""
-    groups, counts = clipping.groups(list(sizes)), np.array(list(sizes.values()))
-    of_coordinate = np.repeat(groups, counts)
-    if clipping.needs_rows:
-        order = np.argsort(of_coordinate, kind="stable")
-        back = np.argsort(order, kind="stable")
-        return np.asarray(clipping.clip_rows(torch.tensor(rows[:, order])).numpy()[:, back])
-    squares = [
-        np.square(rows[:, of_coordinate == group]).sum(1) for group in range(max(groups) + 1)
-    ]
-    weights = clipping.weights(torch.tensor(np.array(squares))).numpy()
-    return np.asarray(rows * weights[of_coordinate].T)
+    if isinstance(clipping, RowClipping):
+        return np.asarray(clipping.clip_rows(torch.tensor(rows)).numpy())
+    if not isinstance(clipping, NormClipping):
+        raise _validate.WrongType(f"{clipping!r} clips neither by norms nor by coordinates")
+    groups = np.repeat(clipping.groups(list(sizes)), list(sizes.values()))
+    members = [groups == group for group in range(max(groups) + 1)]
+    squares = np.array([np.square(rows[:, inside]).sum(1) for inside in members])
+    weights = clipping.weights(torch.tensor(squares)).numpy()
+    return np.asarray(rows * weights[groups].T)
 
 
 def _divisor(plan: Plan) -> float:

@@ -123,7 +123,7 @@ def predict(
     Args:
         settings: what is equal for all arms.
         sizes: the number of entries of every trainable parameter, by name; see `Task.sizes`.
-        arms: names or arms; all by default.
+        arms: names or arms; all of this package by default.
         public_gradients: of public examples at the model's first weights, one per row; see
             `Task.gradients`. With them the table says what noise leaves of the signal.
 

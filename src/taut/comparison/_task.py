@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
-from torch.utils.data import TensorDataset, default_collate
+from torch.utils.data import Subset, TensorDataset, default_collate
 
 from taut import _validate
 from taut.comparison._arms import MakeOptimizer
@@ -127,7 +127,8 @@ class Task:
     def fingerprint(self) -> dict[str, Any]:
         """Return what tells this task from others, JSON-ready.
 
-        Tensors of a `TensorDataset` are hashed; of other datasets only type and length are known.
+        Tensors of a `TensorDataset` are hashed, also under a `Subset`; of other datasets only type
+        and length are known.
         """
         model = self.new_model(0)
         state = hashlib.sha256(repr(model).encode())
@@ -182,6 +183,9 @@ def _named(value: Any) -> str:
 
 
 def _digest(data: Any) -> str:
+    if isinstance(data, Subset):
+        places = hashlib.sha256(np.asarray(data.indices, dtype="<i8").tobytes()).hexdigest()
+        return f"{places} of {_digest(data.dataset)}"
     if not isinstance(data, TensorDataset):
         return f"{type(data).__name__} of {len(data)}"
     state = hashlib.sha256()
