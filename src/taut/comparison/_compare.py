@@ -40,7 +40,8 @@ def compare(
     Args:
         task: model, data and optimizer.
         settings: promise and compute, equal for all.
-        arms: names or arms; all of this package by default. Those that cannot take part are left out with a reason.
+        arms: names or arms; all of this package by default. Those that cannot take part are left
+            out with a reason.
         seeds: how many, or which. One seed decides first weights, batches and noise, the same for
             all arms as far as they draw the same, so that differences are taken on equal seeds.
         learning_rates: that every arm is tuned over; the best mean counts. Or one for every arm, by
