@@ -78,14 +78,14 @@ def test_clipping_is_that_of_the_weights_at_the_refresh():
     first = model()
     run.fit(data())
     rows = public_gradients(first, *PUBLIC, cross_entropy)
-    spaces = public_subspaces(rows[::2], RANKS, provenance="public")
+    spaces = public_subspaces(rows[::2], RANKS, provenance="public", method="gram")
     # One step after the first refresh, the clipping still is that of the first weights.
     used = snapshots[2][1]
     assert used.digest == HybridClip(spaces, [1.0, 1.0, 1.0]).digest
     again = model()
     nn.utils.vector_to_parameters(snapshots[3][0], again.parameters())
     rows = public_gradients(again, *PUBLIC, cross_entropy)
-    later = public_subspaces(rows[::2], RANKS, provenance="public")
+    later = public_subspaces(rows[::2], RANKS, provenance="public", method="gram")
     assert snapshots[4][1].digest == HybridClip(later, [1.0, 1.0, 1.0]).digest
     assert (run.refresh.step, run.refresh.count) == (3, 2)
     assert run.refresh.seconds > 0
@@ -106,6 +106,14 @@ def test_bounds_are_mean_lengths_of_examples_that_found_no_direction():
     expected = 0.5 * np.array(lengths) / np.linalg.norm(lengths)
     assert made.bounds == pytest.approx(tuple(expected), rel=1e-9)
     assert math.hypot(*made.bounds) == pytest.approx(0.5, rel=1e-12)
+
+
+def test_many_public_examples_are_iterated_over():
+    net = model()
+    rows = public_gradients(net, *data(200, seed=7).tensors, cross_entropy)
+    made = clip(ranks=(2,), iterations=3, seed=4).refreshed(rows, ["all"], [numbers_of(net)])
+    spaces = public_subspaces(rows[::2], [2], provenance="public", iterations=3, seed=4)
+    assert made.digest == HybridClip(spaces, [1.0, 1.0]).digest
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,8 @@ class RefreshedHybridClip(RefreshedClipping):
         every: how many steps lie between two refreshes.
         importance: how much noise in a block counts, one each by default, that of the complement
             last; see `HybridClip`.
-        iterations: of the subspace iteration.
+        iterations: of the subspace iteration, for public examples that are many: more than
+            directions times twice the iterations. Fewer are solved for all at once.
         seed: of its start. It is no secret.
 
     Public examples at even places find the subspaces, those at odd places are measured: in
@@ -145,12 +146,14 @@ class RefreshedHybridClip(RefreshedClipping):
                 f"ranks={self.ranks} must sum to less than the model's {dimension} trainable "
                 "numbers"
             )
+        finding = gradients[::2]
         spaces = public_subspaces(
-            gradients[::2],
+            finding,
             self.ranks,
             provenance=Provenance.PUBLIC,
             iterations=self.iterations,
             seed=self.seed,
+            method="gram" if is_few(len(finding), self.ranks, self.iterations) else "iteration",
         )
         bounds = split_norm(self.norm, mean_lengths(gradients[1::2], spaces))
         return HybridClip(spaces, bounds, importance=self.importance)
@@ -158,12 +161,21 @@ class RefreshedHybridClip(RefreshedClipping):
 
 def mean_lengths(rows: Rows, spaces: Subspaces) -> Vector:
     """Return the mean l2 length of the rows in every block, that of the complement last."""
-    blocks = spaces.blocks(np.ones(len(spaces.ranks)))
-    found = [
-        np.stack([row_norms(part, 2.0) for part in blocks.parts(some)]) for some in portions(rows)
-    ]
+    ends = np.cumsum(spaces.ranks)[:-1]
+    found = []
+    for some in portions(rows):
+        inside = some @ spaces.basis
+        parts = [row_norms(part, 2.0) for part in np.split(inside, ends[:-1], axis=1)]
+        whole, kept = row_norms(some, 2.0), row_norms(inside, 2.0)
+        rest = np.maximum(whole - kept, 0.0) * (whole + kept)
+        found.append(np.stack([*parts, np.sqrt(rest)]))
     lengths: Vector = np.concatenate(found, axis=1).mean(axis=1)
     return lengths
+
+
+def is_few(count: int, ranks: Sequence[int], iterations: int) -> bool:
+    """Whether products of all pairs of vectors take fewer operations than the iteration."""
+    return count <= 2 * iterations * sum(ranks)
 
 
 def split_norm(norm: float, lengths: Vector) -> list[float]:
