@@ -6,6 +6,7 @@ import typer
 
 import taut
 from taut.cli._calibrate import calibrate
+from taut.cli._compare import compare
 from taut.cli._delta import delta
 from taut.cli._doctor import doctor
 from taut.cli._epsilon import epsilon
@@ -50,3 +51,4 @@ app.command()(train)
 app.command()(resume)
 app.command()(verify)
 app.command()(doctor)
+app.command()(compare)
