@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from taut.accounting import Adjacency, Bounds, PrivacyLoss, group_poisson
+from taut.accounting import Adjacency, Bounds, Explanation, PrivacyLoss, group_poisson
 from taut.errors import UnsoundConfiguration
 from taut.report._evidence import Evidence
 
@@ -57,65 +58,65 @@ class GroupCost:
     epsilon: Bounds
 
 
-@dataclass(frozen=True)
 class Findings:
-    """All numbers about one loss.
+    """All numbers about one loss, each computed when it is first asked for.
 
-    Attributes:
-        epsilon: certified bounds at `delta`.
-        delta: that of the promise.
-        adjacency: what the promise is about.
-        advantage: an upper bound on the share of members found minus the share of false alarms,
-            for every attacker; half of it is what he gains over tossing a coin.
-        attacks: the best attacker at several rates of false alarms.
-        profile: delta against epsilon.
-        other_deltas: bounds on epsilon at other deltas.
-        course: epsilon against steps; empty if the order of releases is not known.
-        groups: what holds for people with several examples; empty if no theorem is at hand.
-        engine: how the bounds were obtained.
-        caveats: what they rest on beyond published proofs.
+    Args:
+        evidence: what was spent.
+
+    Raises:
+        UnsoundConfiguration: if there is no finite epsilon at the delta of the evidence.
     """
 
-    epsilon: Bounds
-    delta: float
-    adjacency: Adjacency
-    advantage: float
-    attacks: tuple[AttackPower, ...]
-    profile: tuple[ProfilePoint, ...]
-    other_deltas: tuple[tuple[float, Bounds], ...]
-    course: tuple[CoursePoint, ...]
-    groups: tuple[GroupCost, ...]
-    engine: str
-    caveats: tuple[str, ...]
-
-    @classmethod
-    def of(cls, evidence: Evidence) -> Findings:
-        """Ask the accountant everything.
-
-        Raises:
-            UnsoundConfiguration: if there is no finite epsilon at this delta.
-        """
-        loss, delta = evidence.loss, evidence.delta
-        bounds = loss.epsilon_bounds(delta)
-        if not bounds.upper < np.inf:
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._loss = evidence.loss
+        self.delta = evidence.delta
+        """The delta of the promise."""
+        self.adjacency: Adjacency = evidence.loss.adjacency
+        """What the promise is about."""
+        self.epsilon = self._loss.epsilon_bounds(self.delta)
+        """Certified bounds at `delta`."""
+        if not self.epsilon.upper < np.inf:
             raise UnsoundConfiguration(
-                f"no finite epsilon is proved at delta={delta!r} for {loss!r}; report a larger "
-                "delta"
+                f"no finite epsilon is proved at delta={self.delta!r} for {self._loss!r}; report a "
+                "larger delta"
             )
-        reason = loss.explain(delta)
-        return cls(
-            epsilon=bounds,
-            delta=delta,
-            adjacency=loss.adjacency,
-            advantage=loss.delta(0.0),
-            attacks=_attacks(loss),
-            profile=_profile(loss, delta, bounds.upper),
-            other_deltas=_other_deltas(loss, delta),
-            course=_course(evidence, bounds.upper),
-            groups=_groups(evidence),
-            engine=str(reason.engine),
-            caveats=reason.caveats,
-        )
+
+    @cached_property
+    def explanation(self) -> Explanation:
+        """How the bounds were obtained, and what they rest on beyond published proofs."""
+        return self._loss.explain(self.delta)
+
+    @cached_property
+    def advantage(self) -> float:
+        """An upper bound on members found minus others accused, for every attacker."""
+        return self._loss.delta(0.0)
+
+    @cached_property
+    def attacks(self) -> tuple[AttackPower, ...]:
+        """The best attacker at several rates of false alarms."""
+        return tuple(AttackPower(rate, 1 - self._loss.tradeoff(rate)) for rate in ALARMS)
+
+    @cached_property
+    def profile(self) -> tuple[ProfilePoint, ...]:
+        """Delta against epsilon."""
+        return _profile(self._loss, self.delta, self.epsilon.upper)
+
+    @cached_property
+    def other_deltas(self) -> tuple[tuple[float, Bounds], ...]:
+        """Bounds on epsilon at other deltas."""
+        return _other_deltas(self._loss, self.delta)
+
+    @cached_property
+    def course(self) -> tuple[CoursePoint, ...]:
+        """Epsilon against steps; empty if the order of releases is not known."""
+        return _course(self._evidence, self.epsilon.upper)
+
+    @cached_property
+    def groups(self) -> tuple[GroupCost, ...]:
+        """What holds for people with several examples; empty if no theorem is at hand."""
+        return _groups(self._evidence)
 
     def found_at(self, false_alarms: float) -> float:
         """Return the largest share of members found at one of the rates in `attacks`."""
@@ -128,16 +129,12 @@ class Findings:
         Proposition 2.5), so that their minimum holds between points too, unlike a line through
         values of the curve, which is concave.
         """
-        factors = np.exp([point.epsilon for point in self.profile])[:, None]
+        factors = np.exp([min(point.epsilon, 700.0) for point in self.profile])[:, None]
         deltas = np.array([point.delta.upper for point in self.profile])[:, None]
         steep = deltas + factors * false_alarms
         flat = 1 - (1 - deltas - false_alarms) / factors
         found: NDArray[np.float64] = np.minimum(steep, flat).min(axis=0).clip(0.0, 1.0)
         return found
-
-
-def _attacks(loss: PrivacyLoss) -> tuple[AttackPower, ...]:
-    return tuple(AttackPower(rate, 1 - loss.tradeoff(rate)) for rate in ALARMS)
 
 
 def _profile(loss: PrivacyLoss, delta: float, upper: float) -> tuple[ProfilePoint, ...]:

@@ -85,8 +85,9 @@ th.number, td.number { text-align: right; font-variant-numeric: tabular-nums;
   white-space: nowrap; }
 thead th.number { white-space: normal; }
 figure { margin: 1rem 0; }
-figure svg { display: block; width: 100%; max-width: 31rem; height: auto; color: var(--ink); }
-figure svg text { fill: currentColor; font-family: inherit !important; }
+figure svg { display: block; width: 100%; max-width: 31rem; height: auto; color: var(--ink);
+  fill: currentColor; }
+figure svg text { font-family: inherit !important; }
 figcaption { color: var(--quiet); font-size: .9rem; }
 code, pre { font: .88em/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 code { overflow-wrap: anywhere; }
@@ -99,6 +100,7 @@ footer { color: var(--quiet); font-size: .88rem; margin-top: 3rem; padding-botto
   h1 { font-size: 1.6rem; }
   .cards { grid-template-columns: 1fr 1fr; }
   .cards .value { font-size: 1.3rem; }
+  pre { white-space: pre-wrap; overflow-wrap: anywhere; }
   .stacked thead { position: absolute; width: 1px; height: 1px; overflow: hidden;
     clip-path: inset(50%); }
   .stacked tr { display: block; padding: .5rem 0; border-bottom: 1px solid var(--rule); }

@@ -18,7 +18,8 @@ from taut.report._evidence import Evidence, evidence_of
 from taut.report._findings import Findings
 from taut.report._html_page import html_page
 from taut.report._other_accounts import OtherAccount, other_accounts
-from taut.report._sections import model_card_section, sections_of, versions
+from taut.report._provenance import versions
+from taut.report._sections import model_card_section, sections_of
 from taut.report._wording import (
     assumptions,
     attack_sentence,
@@ -83,14 +84,11 @@ def privacy_report(
                 f"{name} must be a name of at most {_LONGEST_NAME} characters, got {name}={text!r}"
             )
     evidence = evidence_of(source, delta=delta, description=description, files=files)
-    findings = Findings.of(evidence)
     return PrivacyReport(
         title=" ".join(title.split()),
         unit=" ".join(unit.split()),
         _evidence=evidence,
-        _findings=findings,
-        _others=other_accounts(evidence, findings.epsilon),
-        _alternatives=alternatives(evidence, findings.epsilon.upper),
+        _findings=Findings(evidence),
     )
 
 
@@ -120,8 +118,6 @@ class PrivacyReport:
     unit: str
     _evidence: Evidence
     _findings: Findings
-    _others: tuple[OtherAccount, ...]
-    _alternatives: Alternatives
 
     @property
     def epsilon(self) -> Bounds:
@@ -142,6 +138,14 @@ class PrivacyReport:
     def statement(self) -> str:
         """The guarantee in one sentence, without markup."""
         return unmarked(promise(self._evidence, self._findings, self.unit))
+
+    @cached_property
+    def _others(self) -> tuple[OtherAccount, ...]:
+        return other_accounts(self._evidence, self._findings.epsilon)
+
+    @cached_property
+    def _alternatives(self) -> Alternatives:
+        return alternatives(self._evidence, self._findings.epsilon.upper)
 
     @cached_property
     def _sections(self) -> list[Section]:
@@ -182,7 +186,7 @@ class PrivacyReport:
             "epsilon": _interval(findings.epsilon),
             "delta": findings.delta,
             "adjacency": str(findings.adjacency),
-            "engine": findings.engine,
+            "engine": str(findings.explanation.engine),
             "is_secure": evidence.is_secure,
             "attack": {
                 "sentence": attack_sentence(findings),

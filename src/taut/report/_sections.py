@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-from contextlib import suppress
-from importlib import metadata
-
-import numpy as np
-import scipy
-
-import taut
 from taut._rounding import round_down
 from taut.report._alternatives import Alternatives
 from taut.report._document import (
@@ -29,8 +21,8 @@ from taut.report._evidence import Evidence
 from taut.report._findings import ALARMS, Findings
 from taut.report._other_accounts import OtherAccount
 from taut.report._privacy_plots import course_plot, profile_plot, tradeoff_plot
+from taut.report._provenance import assumptions_section, recipe, recompute_section
 from taut.report._wording import (
-    assumptions,
     at_least,
     at_most,
     attack_sentence,
@@ -46,7 +38,7 @@ from taut.report._wording import (
     warnings_of,
 )
 
-__all__ = ["model_card_section", "recipe", "sections_of", "versions"]
+__all__ = ["model_card_section", "sections_of"]
 
 
 def sections_of(
@@ -67,8 +59,8 @@ def sections_of(
         _groups(findings, unit),
         _other_accounts(findings, others),
         _alternatives(evidence, findings, alternatives),
-        _assumptions(evidence, findings, unit),
-        _recompute(evidence),
+        assumptions_section(evidence, findings, unit),
+        recompute_section(evidence),
     ]
     return [section for section in sections if section.blocks or section.parts]
 
@@ -396,74 +388,3 @@ def _alternatives(evidence: Evidence, findings: Findings, found: Alternatives) -
 
 def _noise(value: float | None) -> str:
     return "none found" if value is None else at_most(value)
-
-
-def _assumptions(evidence: Evidence, findings: Findings, unit: str) -> Section:
-    rows = tuple((a.claim, a.status, a.how) for a in assumptions(evidence, findings, unit))
-    blocks: list[Block] = [
-        Paragraph(
-            "The promise holds if all of this does. **Enforced** means that the code of "
-            "`taut.training` does it or refuses to run; that this code was run, and unchanged, "
-            "cannot be seen from its files. **Checked** means that this report has computed it "
-            "again; **recorded**, that the run has written it down."
-        ),
-        Table("What must hold", ("that", "status", "by what"), rows),
-    ]
-    return Section("assumptions", "Assumptions", blocks)
-
-
-def _recompute(evidence: Evidence) -> Section:
-    introduction, lines = recipe(evidence)
-    blocks: list[Block] = [Paragraph(introduction), Code(lines)]
-    if evidence.files:
-        rows = tuple((code(file.name), code(file.sha256)) for file in evidence.files)
-        blocks.append(Table("Files, by SHA-256", ("file", "hash"), rows))
-    names = tuple((name, version) for name, version in versions().items())
-    blocks.append(Table("This report was computed with", ("package", "version"), names))
-    if evidence.plan is not None:
-        blocks.append(
-            Paragraph("Versions are those of this computation; a run does not record its own.")
-        )
-    return Section("recompute", "Recompute it", blocks)
-
-
-def recipe(evidence: Evidence) -> tuple[str, str]:
-    """Return how to compute the promise again: a sentence, and lines to run."""
-    if evidence.result is not None:
-        return (
-            "Whoever has `statement.json`, which is written beside this page, computes the number "
-            "again without the data or the weights, by `taut verify statement.json` or in Python:",
-            "from pathlib import Path\n"
-            "from taut.training import TrainingResult\n\n"
-            'text = Path("statement.json").read_text()\n'
-            "print(TrainingResult.from_json(text).epsilon)",
-        )
-    if evidence.kind == "run":
-        return (
-            "Whoever has the ledger computes the number again without the data or the weights:",
-            "from taut.training import RunHistory\n\n"
-            'history = RunHistory.read("ledger.jsonl")\n'
-            f"print(history.loss.epsilon_bounds(delta={evidence.delta!r}))",
-        )
-    return (
-        "The loss is in `report.json`, which is written beside this page:",
-        "import json\n"
-        "from pathlib import Path\n"
-        "import taut\n\n"
-        'report = json.loads(Path("report.json").read_text())\n'
-        'loss = taut.PrivacyLoss.from_dict(report["loss"])\n'
-        f"print(loss.epsilon_bounds(delta={evidence.delta!r}))",
-    )
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what computes."""
-    found = {
-        "taut": taut.__version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-    }
-    with suppress(metadata.PackageNotFoundError):
-        found["torch"] = metadata.version("torch")
-    return found

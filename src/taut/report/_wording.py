@@ -172,6 +172,10 @@ def not_promised(evidence: Evidence, unit: str) -> tuple[str, ...]:
         "somebody who takes the data itself.",
     ]
     if evidence.plan is None:
+        found[2] = (
+            "**Nothing about what else was published from the same data.** The cost of that adds "
+            "to this one."
+        )
         found[1] = (
             f"**Nothing for several records at once.** The number is for one {name} with one "
             "record. Whoever has more of them is protected less."
@@ -228,12 +232,12 @@ def assumptions(evidence: Evidence, findings: Findings, unit: str) -> tuple[Assu
         Assumption(
             "Every number here follows from the loss stated above.",
             "checked",
-            f"computed again for this report, by the {findings.engine} of `taut.accounting`, with "
-            "bounds from both sides",
+            f"computed again for this report, by the {findings.explanation.engine} of "
+            "`taut.accounting`, with bounds from both sides",
         ),
         *(
             Assumption("A bound rests on more than published proofs.", _OPEN, plain(caveat))
-            for caveat in findings.caveats
+            for caveat in findings.explanation.caveats
         ),
     ]
     if evidence.plan is None:
