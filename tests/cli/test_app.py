@@ -33,6 +33,8 @@ COMMANDS = (
     "plan",
     "train",
     "resume",
+    "report",
+    "compare",
     "verify",
     "doctor",
 )

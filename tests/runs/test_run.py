@@ -143,9 +143,10 @@ def test_a_run_in_use_is_refused(configured, folder):
         resume(run)
 
 
-def test_a_lost_ledger_is_refused(configured, folder):
+@pytest.mark.parametrize("lost", [["ledger.jsonl"], ["ledger.jsonl", "checkpoint.pt"]])
+def test_a_lost_ledger_is_refused(configured, folder, lost):
     train(RunConfig.from_toml(configured()))
-    for name in ("ledger.jsonl", "checkpoint.pt"):
+    for name in lost:
         (folder / "run" / name).unlink()
     with pytest.raises(UnsoundConfiguration, match="ledger was lost"):
         resume(folder / "run")

@@ -137,11 +137,8 @@ def _is_cheaper(stated: PrivacyLoss, planned: PrivacyLoss, delta: float) -> bool
 
 
 def _doubts(data: Mapping[str, Any], words: str) -> list[str]:
-    found = []
     if not data["is_secure"]:
-        found.append("its noise came from a seed: an experiment, not a promise")
-    elif "came from a seed" in words:
-        found.append("its words say that the noise came from a seed")
-    if data.get("restored_steps"):
-        found.append("its ledger was lost: updates that were seen may not have been counted")
-    return found
+        return ["its noise came from a seed: an experiment, not a promise"]
+    if "came from a seed" in words:
+        return ["its words say that the noise came from a seed"]
+    return []

@@ -12,6 +12,7 @@ from taut.cli._doctor import doctor
 from taut.cli._epsilon import epsilon
 from taut.cli._noise import noise
 from taut.cli._plan import plan
+from taut.cli._report import report
 from taut.cli._samplers import samplers
 from taut.cli._train import resume, train
 from taut.cli._verify import verify
@@ -49,6 +50,7 @@ app.command()(noise)
 app.command()(plan)
 app.command()(train)
 app.command()(resume)
+app.command()(report)
 app.command()(verify)
 app.command()(doctor)
 app.command()(compare)

@@ -1,4 +1,4 @@
-"""Privacy reports, and pictures of losses, noise, geometry and comparisons; these need matplotlib."""
+"""Privacy reports, and pictures of losses, noise, geometry and comparisons (with matplotlib)."""
 
 from taut.report._clip_bias import plot_clip_bias
 from taut.report._comparison import plot_comparison
