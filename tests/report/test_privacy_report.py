@@ -275,6 +275,13 @@ def test_run_without_result_says_what_it_does_not_know(tmp_path):
     assert f"whole plan instead: {round_up(PLAN.epsilon, 4)}" in card
 
 
+def test_steps_that_count_twice_are_named():
+    again = replace(result_of(PLAN), steps=17, stopped_at_budget=True)
+    card = privacy_report(again).to_model_card()
+    assert "17 of 20 planned updates: 3 steps were taken twice" in card
+    assert "whole plan instead" not in card
+
+
 def test_damaged_runs_are_refused(run, tmp_path):
     with pytest.raises(ValueError, match="no run was begun"):
         privacy_report(tmp_path)

@@ -199,9 +199,13 @@ def warnings_of(evidence: Evidence, unit: str) -> tuple[str, ...]:
             "from a checkpoint, and updates that were seen after it are not counted."
         )
     if plan is not None and evidence.is_unfinished:
-        done = evidence.counted_steps if evidence.updates is None else evidence.updates
+        counted = evidence.counted_steps or 0
+        done = counted if evidence.updates is None else evidence.updates
         found.append(
-            f"The run made {done} of {plan.steps} planned updates. If it was ended because of what "
+            f"The weights have had {done} of {plan.steps} planned updates: {counted - done} steps "
+            "were taken twice after crashes, and count twice."
+            if counted >= plan.steps
+            else f"The run made {done} of {plan.steps} planned updates. If it was ended because of what "
             f"came out, claim the ε of the whole plan instead: {at_most(plan.epsilon)}."
         )
     if plan is not None:
