@@ -205,8 +205,8 @@ def warnings_of(evidence: Evidence, unit: str) -> tuple[str, ...]:
             f"The weights have had {done} of {plan.steps} planned updates: {counted - done} steps "
             "were taken twice after crashes, and count twice."
             if counted >= plan.steps
-            else f"The run made {done} of {plan.steps} planned updates. If it was ended because of what "
-            f"came out, claim the ε of the whole plan instead: {at_most(plan.epsilon)}."
+            else f"The run made {done} of {plan.steps} planned updates. If it was ended because of "
+            f"what came out, claim the ε of the whole plan instead: {at_most(plan.epsilon)}."
         )
     if plan is not None:
         found += [f"{plain(note)}." for note in plan.notes]
