@@ -7,6 +7,7 @@ from taut.training._clipping import Clipping, FlatClip, NormalisedClip, NormClip
 from taut.training._drop_in import make_private, make_private_with_epsilon
 from taut.training._entry_clip import L2LInfClip
 from taut.training._evaluation import Evaluation
+from taut.training._gep_clip import GEPClip, RefreshedGEPClip
 from taut.training._group_clip import GroupClip, GroupShare
 from taut.training._hybrid_clip import HybridClip
 from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
@@ -15,6 +16,8 @@ from taut.training._plan import Plan
 from taut.training._private_gradient import PrivateGradient
 from taut.training._public_gradients import public_gradients
 from taut.training._quantile_clip import CountedNoise, QuantileClip
+from taut.training._refresh import Refresh
+from taut.training._refreshed_clip import RefreshedClipping, RefreshedHybridClip
 from taut.training._replace import replace_batchnorm
 from taut.training._run_history import RunHistory, Segment
 from taut.training._run_ledger import RunLedger
@@ -33,6 +36,7 @@ __all__ = [
     "Evaluation",
     "FixedSizeSampling",
     "FlatClip",
+    "GEPClip",
     "GroupClip",
     "GroupShare",
     "HybridClip",
@@ -48,6 +52,10 @@ __all__ = [
     "PrivateOptimizer",
     "PrivateTrainer",
     "QuantileClip",
+    "Refresh",
+    "RefreshedClipping",
+    "RefreshedGEPClip",
+    "RefreshedHybridClip",
     "RowClipping",
     "RunHistory",
     "RunLedger",

@@ -74,6 +74,11 @@ class ClippedSum(ABC):
         self.clear()
         return totals
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no example was added to this logical batch."""
+        return all(total is None for total in self._totals())
+
     def clear(self) -> None:
         """Forget what was added, as if no example had been seen."""
         self.dropped = 0

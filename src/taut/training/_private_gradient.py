@@ -315,6 +315,28 @@ class PrivateGradient:
         if votes is not None:
             self._move_norm(votes)
 
+    def exchange(self, clipping: Clipping, noise: StepNoise) -> None:
+        """Clip and add noise in another way from the next logical batch on.
+
+        Args:
+            clipping: must not depend on private examples but through what was released.
+            noise: of that clipping, at the multiplier that the steps are accounted with.
+
+        Raises:
+            UnsoundConfiguration: within a logical batch, whose examples would be clipped in two
+                ways and hidden by noise for one.
+        """
+        if not self._sum.is_empty:
+            raise UnsoundConfiguration(
+                "clipping cannot be exchanged within a logical batch; call finish() or discard() "
+                "first"
+            )
+        groups = clipping.groups(list(self._names.values()))
+        self._step_noise = self._checked_noise(groups, None, noise)
+        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected)
+        self.clipping = clipping
+        self.processes.check_same("clipping and noise", (repr(clipping), repr(noise)))
+
     def check_optimizer(self, optimizer: Optimizer) -> None:
         """Refuse an optimizer whose parameters are not exactly those that get a gradient here."""
         check_parameters(self._reduction.named_parameters(), optimizer, self.parameters)

@@ -16,9 +16,11 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
 from taut.training._ema import MovingAverage
 from taut.training._loader import PrivateLoader
+from taut.training._materialised import LossFunction
 from taut.training._plan import Plan
 from taut.training._private_gradient import PrivateGradient
 from taut.training._processes import Processes
+from taut.training._refresh import Refresh
 from taut.training._run_ledger import RunLedger
 
 __all__ = ["RunState"]
@@ -43,6 +45,8 @@ class RunState:
     noise: RandomSource
     processes: Processes
     gradient: PrivateGradient
+    refresh: Refresh | None = None
+    losses: LossFunction | None = None
 
     def saved(self, step: int) -> dict[str, Any]:
         """Return what a checkpoint holds after `step` updates."""
@@ -56,6 +60,7 @@ class RunState:
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
             "gradient": self.gradient.state_dict(),
+            "refresh": None if self.refresh is None else self.refresh.state_dict(),
             "loader": json.dumps(self.processes.gathered(self.loader.state_dict())),
             "noise": json.dumps(self.noise.state_dict()) if seeded else None,  # type: ignore[attr-defined]
             "torch": self.processes.gathered(torch.get_rng_state()) if seeded else None,
@@ -90,6 +95,9 @@ class RunState:
                 raise ValueError(
                     f"{argument} must be given again if and only if the run began with one"
                 )
+        if self.refresh is not None and saved["refresh"]["step"] is not None:
+            assert self.losses is not None
+            self.refresh.load_state_dict(saved["refresh"], self.losses)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         if self.scheduler is not None:

@@ -40,6 +40,7 @@ from taut.training._private_gradient import Backend, PrivateGradient
 from taut.training._progress import Progress
 from taut.training._randomness import split
 from taut.training._recorded_passes import check_detached
+from taut.training._refresh import refresh_of, refuse_private
 from taut.training._run_files import RunFiles
 from taut.training._run_ledger import RunLedger
 from taut.training._run_state import RunState
@@ -73,6 +74,8 @@ class PrivateTrainer:
             example; what becomes of one must not depend on the others.
         copies: how many variants of an example are drawn in a step. Its gradient is the mean over
             them, clipped as one vector: they cost time, not epsilon (De et al. 2022).
+        public: examples that are no secret, as (inputs, targets) or as a dataset, for a clipping
+            that is refreshed; see `RefreshedHybridClip`. Random labels do, if they have none.
         ema: decay of a moving average of the weights, such as 0.999; see `averaged`.
         callbacks: are told about the course of the run, by the first process alone and with the
             losses of its share.
@@ -122,6 +125,7 @@ class PrivateTrainer:
         collate_fn: Collate | None = None,
         augment: Augment | None = None,
         copies: int = 1,
+        public: Any = None,
         ema: float | None = None,
         callbacks: Sequence[Callback] = (),
         device: torch.device | str | None = None,
@@ -158,6 +162,11 @@ class PrivateTrainer:
             backend=backend,
             copies=copies,
         )
+        self._public = public
+        self.refresh = refresh_of(
+            plan, self._gradient, public, collate_fn=collate_fn, device=self.device
+        )
+        """When the clipping was last refreshed and how long that took; None if it is fixed."""
         self._processes = self._gradient.processes
         if run_dir is not None and self._gradient.is_sharded:
             raise UnsoundConfiguration(
@@ -221,6 +230,7 @@ class PrivateTrainer:
             generator=self._sampling_bits,
             **self._loading,  # type: ignore[arg-type]
         )
+        refuse_private(self._public, dataset)
         self._prepare(dataset)
         self.ledger = self._files.ledger()
         try:
@@ -317,6 +327,8 @@ class PrivateTrainer:
             self._noise_bits,
             self._processes,
             self._gradient,
+            self.refresh,
+            self._losses,
         )
 
     def _restored(self, state: RunState, resume: str) -> bool:
@@ -346,6 +358,7 @@ class PrivateTrainer:
         progress = Progress(self.plan.steps, self.plan.batch_size, wanted=self._progress)
         self.model.train()
         self._gradient.discard()
+        self._renew_clipping()
         total, seen = 0.0, 0
         try:
             for part in state.loader.microbatches():
@@ -354,12 +367,18 @@ class PrivateTrainer:
                     continue
                 if not self._update(state.ledger):
                     break
+                self._renew_clipping()
                 self._files.save(self.step, lambda: state.saved(self.step))
                 self._tell(progress, state.ledger, total / seen if seen else None)
                 total, seen = 0.0, 0
         finally:
             progress.close()
         self._files.save(self.step, lambda: state.saved(self.step), now=True)
+
+    def _renew_clipping(self) -> None:
+        if self.refresh is not None and self.refresh.is_due(self.step):
+            assert self._losses is not None
+            self.refresh.renew(self.step, self._losses)
 
     def _accumulate(self, part: MicroBatch) -> float:
         """Absorb a physical batch; return the sum of its losses."""
