@@ -22,6 +22,7 @@ from taut.training import (  # noqa: E402
     FlatClip,
     Plan,
     PrivateTrainer,
+    QuantileClip,
     RunLedger,
     TrainingResult,
 )
@@ -333,6 +334,18 @@ def test_arguments_are_checked():
         privacy_report(loss, unit=" ", delta=1e-6, description="a sum")
     with pytest.raises(UnsoundConfiguration, match="no finite epsilon"):
         privacy_report(loss, delta=0, description="a sum")
+
+
+def test_clipping_that_releases_more_is_named():
+    plan = Plan(
+        examples=300,
+        batch_size=30,
+        steps=2,
+        noise_multiplier=3.0,
+        delta=1e-3,
+        clipping=QuantileClip(1.0),
+    )
+    assert "The clipping publishes more" in privacy_report(result_of(plan)).to_markdown()
 
 
 # --- words ----------------------------------------------------------------------------------------

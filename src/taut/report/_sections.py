@@ -121,6 +121,13 @@ def _released(evidence: Evidence) -> Section:
                 "the state of the optimizer."
             )
         )
+        if plan.clipping.releases_more:
+            blocks.append(
+                Paragraph(
+                    "The clipping publishes more than gradients at every step, such as a noisy "
+                    "count; the loss below covers that too."
+                )
+            )
     rows = tuple((f"{count}", code(release)) for release, count in evidence.loss.terms)
     blocks.append(Table("What the accountant counts", ("times", "release"), rows))
     if plan is not None:
@@ -259,7 +266,7 @@ def _course(evidence: Evidence, findings: Findings) -> Section:
             "course",
             lambda: course_plot(findings, planned, alt),
             alt,
-            "What was spent after so many steps. Dots are certified; lines between them guide the eye.",
+            "What was spent after so many steps. Dots are certified; lines guide the eye.",
         ),
         Paragraph(
             "An earlier point is a promise for whoever had planned to stop there. Whoever stops "

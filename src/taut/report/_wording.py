@@ -193,11 +193,6 @@ def warnings_of(evidence: Evidence, unit: str) -> tuple[str, ...]:
             "noise, so this is an experiment and no promise to anybody. Train again with the "
             "secure generator, which is the default."
         )
-    if evidence.restored_steps:
-        found.append(
-            f"The ledger of this run was lost: {evidence.restored_steps} of its steps are counted "
-            "from a checkpoint, and updates that were seen after it are not counted."
-        )
     if plan is not None and evidence.is_unfinished:
         counted = evidence.counted_steps or 0
         done = counted if evidence.updates is None else evidence.updates

@@ -140,13 +140,12 @@ class RunLedger:
             self._spare -= 1
             self._history = self._history.counted(1)
 
-    def include(self, runs: Mapping[str, int], *, restored: bool = False) -> int:
+    def include(self, runs: Mapping[str, int]) -> int:
         """Count steps whose updates are in weights that the run goes on from.
 
         Args:
             runs: steps by the names of ledgers, as in `RunHistory.runs`. Those that count here
                 already are left out; the others must have the price of this plan.
-            restored: say that this ledger was lost, and the steps are those of a checkpoint.
 
         Returns:
             how many steps were added. They count even where they exceed the budget; `record` then
@@ -158,8 +157,8 @@ class RunLedger:
             missing = self._history.missing(steps)
             if missing:
                 if self._file is not None:
-                    self._append({"include": missing, "restored": restored})
-                self._history = self._history.including(missing, restored=restored)
+                    self._append({"include": missing})
+                self._history = self._history.including(missing)
         return sum(missing.values())
 
     def close(self) -> None:

@@ -27,8 +27,6 @@ class TrainingResult:
         steps: how many updates the model has had.
         counted_steps: how many steps the ledger counts; more than `steps` if the run was killed
             and repeated some.
-        restored_steps: how many of these are known from a checkpoint only, since the ledger was
-            lost.
         stopped_at_budget: whether steps that count twice left no budget for the last ones.
         epsilon: certified bounds at `delta` for all counted steps; `epsilon.upper` is the promise.
         loss: the privacy loss of all counted steps, to be added to other losses.
@@ -49,7 +47,6 @@ class TrainingResult:
     epsilon: Bounds
     loss: PrivacyLoss
     is_secure: bool
-    restored_steps: int = 0
     dropped_examples: int = field(default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -79,7 +76,6 @@ class TrainingResult:
             epsilon=loss.epsilon_bounds(plan.delta),
             loss=loss,
             is_secure=is_secure,
-            restored_steps=history.restored,
             dropped_examples=dropped_examples,
         )
 
@@ -114,11 +110,6 @@ class TrainingResult:
         )
         if self.stopped_at_budget:
             text += f" Stopped at the budget after {self.steps} of {plan.steps} planned updates."
-        if self.restored_steps:
-            text += (
-                f" The ledger was lost: {self.restored_steps} of the steps are counted from a "
-                "checkpoint, and updates that were seen after it are not counted."
-            )
         if not self.is_secure:
             text += " The noise came from a seed: this is an experiment, not a promise."
         return text
@@ -132,7 +123,6 @@ class TrainingResult:
             "schema": SCHEMA,
             "steps": self.steps,
             "counted_steps": self.counted_steps,
-            "restored_steps": self.restored_steps,
             "stopped_at_budget": self.stopped_at_budget,
             "epsilon": {"lower": self.epsilon.lower, "upper": self.epsilon.upper},
             "delta": self.delta,
@@ -167,7 +157,6 @@ class TrainingResult:
                 epsilon=loss.epsilon_bounds(plan.delta),
                 loss=loss,
                 is_secure=bool(data["is_secure"]),
-                restored_steps=int(data["restored_steps"]),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"malformed training result: {error!r}") from None
