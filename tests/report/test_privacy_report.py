@@ -22,6 +22,7 @@ from taut.training import (  # noqa: E402
     FlatClip,
     Plan,
     PrivateTrainer,
+    QuantileClip,
     RunLedger,
     TrainingResult,
 )
@@ -275,6 +276,13 @@ def test_run_without_result_says_what_it_does_not_know(tmp_path):
     assert f"whole plan instead: {round_up(PLAN.epsilon, 4)}" in card
 
 
+def test_steps_that_count_twice_are_named():
+    again = replace(result_of(PLAN), steps=17, stopped_at_budget=True)
+    card = privacy_report(again).to_model_card()
+    assert "17 of 20 planned updates: 3 steps were taken twice" in card
+    assert "whole plan instead" not in card
+
+
 def test_damaged_runs_are_refused(run, tmp_path):
     with pytest.raises(ValueError, match="no run was begun"):
         privacy_report(tmp_path)
@@ -326,6 +334,18 @@ def test_arguments_are_checked():
         privacy_report(loss, unit=" ", delta=1e-6, description="a sum")
     with pytest.raises(UnsoundConfiguration, match="no finite epsilon"):
         privacy_report(loss, delta=0, description="a sum")
+
+
+def test_clipping_that_releases_more_is_named():
+    plan = Plan(
+        examples=300,
+        batch_size=30,
+        steps=2,
+        noise_multiplier=3.0,
+        delta=1e-3,
+        clipping=QuantileClip(1.0),
+    )
+    assert "The clipping publishes more" in privacy_report(result_of(plan)).to_markdown()
 
 
 # --- words ----------------------------------------------------------------------------------------

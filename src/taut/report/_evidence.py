@@ -52,7 +52,6 @@ class Evidence:
         plan: what was planned, for training runs.
         counted_steps: steps in the ledger.
         updates: how many of them the final weights have had, if that is recorded.
-        restored_steps: steps that are known from a checkpoint only.
         is_secure: whether noise and batches came from a secure generator, if that is recorded.
         result: the statement of the run, if it has ended.
         history: the ledger, if it was read.
@@ -67,7 +66,6 @@ class Evidence:
     plan: Plan | None = None
     counted_steps: int | None = None
     updates: int | None = None
-    restored_steps: int = 0
     is_secure: bool | None = None
     result: TrainingResult | None = None
     history: RunHistory | None = None
@@ -170,7 +168,6 @@ def _of_result(result: TrainingResult) -> Evidence:
         plan=result.plan,
         counted_steps=result.counted_steps,
         updates=result.steps,
-        restored_steps=result.restored_steps,
         is_secure=result.is_secure,
         result=result,
     )
@@ -207,7 +204,6 @@ def _of_directory(directory: Path) -> Evidence:
             "run",
             plan=plan,
             counted_steps=history.steps,
-            restored_steps=history.restored,
         )
     return replace(found, kind="run", history=history, files=files, checks=tuple(checks))
 

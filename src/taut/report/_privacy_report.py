@@ -232,7 +232,6 @@ class PrivacyReport:
             "steps": {
                 "counted": evidence.counted_steps,
                 "updates": evidence.updates,
-                "restored": evidence.restored_steps,
             },
             "plan": None if evidence.plan is None else evidence.plan.to_dict(),
             "loss": evidence.loss.to_dict(),

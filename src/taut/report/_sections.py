@@ -121,6 +121,13 @@ def _released(evidence: Evidence) -> Section:
                 "the state of the optimizer."
             )
         )
+        if plan.clipping.releases_more:
+            blocks.append(
+                Paragraph(
+                    "The clipping publishes more than gradients at every step, such as a noisy "
+                    "count; the loss below covers that too."
+                )
+            )
     rows = tuple((f"{count}", code(release)) for release, count in evidence.loss.terms)
     blocks.append(Table("What the accountant counts", ("times", "release"), rows))
     if plan is not None:
@@ -215,7 +222,12 @@ def _bounds(findings: Findings) -> Section:
             "is the promise. The lower bound says how much a better proof could still gain: some "
             "neighbours really are as easy to tell apart, for an attacker who sees every update."
         ),
-        Plot("profile", lambda: profile_plot(findings, alt), alt, "One run, every δ."),
+        Plot(
+            "profile",
+            lambda: profile_plot(findings, alt),
+            alt,
+            "One run, every δ. Marks are certified; lines between them guide the eye.",
+        ),
     ]
     if rows:
         blocks.append(
@@ -254,7 +266,7 @@ def _course(evidence: Evidence, findings: Findings) -> Section:
             "course",
             lambda: course_plot(findings, planned, alt),
             alt,
-            "What was spent after so many steps.",
+            "What was spent after so many steps. Dots are certified; lines guide the eye.",
         ),
         Paragraph(
             "An earlier point is a promise for whoever had planned to stop there. Whoever stops "

@@ -193,16 +193,15 @@ def warnings_of(evidence: Evidence, unit: str) -> tuple[str, ...]:
             "noise, so this is an experiment and no promise to anybody. Train again with the "
             "secure generator, which is the default."
         )
-    if evidence.restored_steps:
-        found.append(
-            f"The ledger of this run was lost: {evidence.restored_steps} of its steps are counted "
-            "from a checkpoint, and updates that were seen after it are not counted."
-        )
     if plan is not None and evidence.is_unfinished:
-        done = evidence.counted_steps if evidence.updates is None else evidence.updates
+        counted = evidence.counted_steps or 0
+        done = counted if evidence.updates is None else evidence.updates
         found.append(
-            f"The run made {done} of {plan.steps} planned updates. If it was ended because of what "
-            f"came out, claim the ε of the whole plan instead: {at_most(plan.epsilon)}."
+            f"The weights have had {done} of {plan.steps} planned updates: {counted - done} steps "
+            "were taken twice after crashes, and count twice."
+            if counted >= plan.steps
+            else f"The run made {done} of {plan.steps} planned updates. If it was ended because of "
+            f"what came out, claim the ε of the whole plan instead: {at_most(plan.epsilon)}."
         )
     if plan is not None:
         found += [f"{plain(note)}." for note in plan.notes]
