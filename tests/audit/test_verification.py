@@ -131,6 +131,9 @@ def test_contradiction_is_named(path, value, finding):
         ("(poisson sampling)", "(shuffle sampling)", "sampler shuffle"),
         ("under add_remove", "under zero_out", "adjacency zero_out"),
         ("delta=0.0001", "delta=1e-09", "delta 1e-09"),
+        ("FlatClip(norm=1.0)", "FlatClip(norm=0.1)", "clipping FlatClip(norm=0.1)"),
+        ("after 40 of", "after 30 of", "steps 30"),
+        ("of 50 planned", "of 40 planned", "planned steps 40"),
     ],
 )
 def test_words_must_agree_with_numbers(old, new, finding):
@@ -140,6 +143,17 @@ def test_words_must_agree_with_numbers(old, new, finding):
     found = verify_statement(data)
     assert found.verdict is Verdict.WRONG
     assert any(f"its words say {finding}" in text for text in found.findings)
+
+
+def test_result_that_says_shuffled_is_told_what_that_costs():
+    data = result().to_dict()
+    data["sampler"] = "shuffle"
+    data["statement"] = data["statement"].replace("(poisson", "(shuffle")
+    found = verify_statement(data)
+    assert found.verdict is Verdict.WRONG
+    needed = (4 * taut.gaussian(result().plan.noise_multiplier)).epsilon(1e-4)
+    assert found.findings[-1].startswith("sampler mismatch: the claim was computed for Poisson")
+    assert taut._rounding.round_up(needed, 4) in found.findings[-1]
 
 
 def test_cheaper_loss_than_that_of_the_plan_is_wrong():

@@ -172,6 +172,14 @@ def test_a_promise_cannot_be_changed_afterwards(configured, folder, old, new):
         resume(folder / "run")
 
 
+def test_an_experiment_stays_one(configured, folder):
+    train(RunConfig.from_toml(configured(training={"seed": 3})))
+    copy = folder / "run" / "config.toml"
+    copy.write_text(copy.read_text().replace("seed = 3\n", ""))
+    with pytest.raises(UnsoundConfiguration, match="a run with a seed"):
+        resume(folder / "run")
+
+
 def test_data_that_went_missing_is_named(configured, folder):
     train(RunConfig.from_toml(configured()))
     (folder / "points.npz").unlink()

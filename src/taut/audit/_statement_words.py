@@ -11,15 +11,18 @@ __all__ = ["disagreements", "epsilons_in_words"]
 _NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 _PROMISE = re.compile(rf"\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)\s*-\s*(?:differentially\s+private|DP)")
 _EPSILON = re.compile(rf"(?:\bepsilon|ε)\s*(?:<=|≤|=|of)\s*{_NUMBER}")
-_PATTERNS: Mapping[str, tuple[str, ...]] = {
-    "delta": (rf"(?:\bdelta|δ)\s*=\s*{_NUMBER}",),
-    "lower": (rf"{_NUMBER}\s*(?:<=|≤)\s*(?:epsilon|ε)",),
-    "counted_steps": (rf"{_NUMBER} steps with",),
-    "batch_size": (rf"expected batch of {_NUMBER}",),
-    "examples": (rf"out of {_NUMBER} examples",),
-    "noise_multiplier": (rf"noise of multiplier {_NUMBER}",),
-    "sampler": (r"\((\w+) sampling\)",),
-    "adjacency": (r"under (\w+) adjacency",),
+_PATTERNS: Mapping[str, str] = {
+    "delta": rf"(?:\bdelta|δ)\s*=\s*{_NUMBER}",
+    "lower": rf"{_NUMBER}\s*(?:<=|≤)\s*(?:epsilon|ε)",
+    "counted_steps": rf"{_NUMBER} steps with",
+    "batch_size": rf"expected batch of {_NUMBER}",
+    "examples": rf"out of {_NUMBER} examples",
+    "noise_multiplier": rf"noise of multiplier {_NUMBER}",
+    "sampler": r"\((\w+) sampling\)",
+    "adjacency": r"under (\w+) adjacency",
+    "clipping": r"clipped by (.+?), Gaussian noise",
+    "steps": r"after (\d+) of \d+ planned",
+    "planned_steps": r"of (\d+) planned updates",
 }
 _ROUNDING = 2e-5  # numbers in words have six digits
 
@@ -41,8 +44,8 @@ def disagreements(text: str, numbers: Mapping[str, float | str]) -> list[str]:
     for match in _PROMISE.finditer(text):
         said += [("epsilon", match[1]), ("delta", match[2])]
     said += [("epsilon", match[1]) for match in _EPSILON.finditer(text)]
-    for name, patterns in _PATTERNS.items():
-        said += [(name, m[1]) for pattern in patterns for m in re.finditer(pattern, text)]
+    for name, pattern in _PATTERNS.items():
+        said += [(name, match[1]) for match in re.finditer(pattern, text)]
     wrong = [
         f"its words say {name.replace('_', ' ')} {word}, its numbers {numbers[name]}"
         for name, word in said

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from taut import _validate
-from taut.accounting import PrivacyLoss
+from taut._rounding import round_up
+from taut.accounting import PrivacyLoss, gaussian
 from taut.audit._described_runs import read_described
 from taut.audit._stated import Stated, claimed_number
 from taut.audit._statement_words import disagreements, epsilons_in_words
@@ -84,6 +86,9 @@ def _of_result(data: Mapping[str, Any]) -> Stated:
         "noise_multiplier": plan.noise_multiplier,
         "sampler": plan.sampling.name,
         "adjacency": str(plan.adjacency),
+        "clipping": repr(plan.clipping),
+        "steps": _validate.integer(steps=data["steps"]),
+        "planned_steps": plan.steps,
     }
     wrong += disagreements(words, numbers)
     if not epsilons_in_words(words):
@@ -106,7 +111,7 @@ def _of_result(data: Mapping[str, Any]) -> Stated:
         sampler=plan.sampling.name,
         contradictions=tuple(wrong),
         doubts=tuple(_doubts(data, words)),
-        notes=notes,
+        notes=(*notes, *_if_shuffled(data, plan, counted)),
     )
 
 
@@ -128,6 +133,18 @@ def _against_plan(data: Mapping[str, Any], plan: Plan, counted: int) -> list[str
     if promised < least:
         wrong.append(f"its plan promises epsilon {promised!r}, which its steps exceed: {least!r}")
     return wrong
+
+
+def _if_shuffled(data: Mapping[str, Any], plan: Plan, counted: int) -> list[str]:
+    """Return what batches would cost that are said to be shuffled, where Poisson ones were paid."""
+    if data["sampler"] not in ("shuffle", "shuffled") or plan.sampling.name != "poisson":
+        return []
+    epochs = -(-counted // max(math.floor(1 / plan.rate), 1))
+    needed = (epochs * gaussian(plan.noise_multiplier, adjacency="zero_out")).epsilon(plan.delta)
+    return [
+        "sampler mismatch: the claim was computed for Poisson batches; shuffled ones need "
+        f"{round_up(needed, 4)} under zero_out"
+    ]
 
 
 def _is_cheaper(stated: PrivacyLoss, planned: PrivacyLoss, delta: float) -> bool:
