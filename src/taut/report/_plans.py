@@ -46,7 +46,7 @@ def plot_plans(sweep: PlanSweep, path: Path | str) -> None:
     below.set(
         yscale="log",
         xlabel=sweep.knob.replace("_", " "),
-        ylabel="noise of the mean / clipping norm",
+        ylabel="noise / clipping norm",
     )
     below.legend(fontsize="small")
     for axes in (above, below):
