@@ -185,7 +185,7 @@ def refuse_private(public: Any, dataset: Any) -> None:
     if shared:
         raise UnsoundConfiguration(
             "public examples are those of the training set, or some of them: subspaces would "
-            "reveal what noise is to hide; give examples that are public"
+            "reveal what noise is to hide; give examples that are public, in tensors of their own"
         )
 
 
