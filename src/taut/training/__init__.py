@@ -1,7 +1,7 @@
 """Private training with PyTorch: plan, sample, clip, add noise, step."""
 
 from taut.training._basis_noise import BasisNoise
-from taut.training._callbacks import Callback, CSVLog, StepEnd
+from taut.training._callbacks import Callback, CSVLog, StepEnd, TensorBoardLog
 from taut.training._check_model import check_model
 from taut.training._clipping import Clipping, FlatClip, NormalisedClip, NormClipping, RowClipping
 from taut.training._drop_in import make_private, make_private_with_epsilon
@@ -15,6 +15,7 @@ from taut.training._optimizer import PrivateOptimizer
 from taut.training._plan import Plan
 from taut.training._private_gradient import PrivateGradient
 from taut.training._public_gradients import public_gradients
+from taut.training._quantile_clip import CountedNoise, QuantileClip
 from taut.training._refresh import Refresh
 from taut.training._refreshed_clip import RefreshedClipping, RefreshedHybridClip
 from taut.training._replace import replace_batchnorm
@@ -31,6 +32,7 @@ __all__ = [
     "CSVLog",
     "Callback",
     "Clipping",
+    "CountedNoise",
     "Evaluation",
     "FixedSizeSampling",
     "FlatClip",
@@ -49,6 +51,7 @@ __all__ = [
     "PrivateLoader",
     "PrivateOptimizer",
     "PrivateTrainer",
+    "QuantileClip",
     "Refresh",
     "RefreshedClipping",
     "RefreshedGEPClip",
@@ -61,6 +64,7 @@ __all__ = [
     "SharedLedger",
     "StepEnd",
     "StepNoise",
+    "TensorBoardLog",
     "TrainingResult",
     "check_model",
     "check_sampler",

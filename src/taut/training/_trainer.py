@@ -16,6 +16,7 @@ from torch.utils.data import default_collate
 from taut import _validate
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import RandomSource
+from taut.training._augmentation import Augment, Augmentation, examples_within
 from taut.training._batches import (
     LabelRange,
     check_finite,
@@ -65,9 +66,14 @@ class PrivateTrainer:
         scheduler: of the optimizer's learning rate, or a function from an optimizer to one; it is
             advanced after every step.
         run_dir: where ledger and checkpoints are kept, so that a killed run can go on.
-        max_physical_batch_size: larger batches are computed in parts, with the same outcome.
+        max_physical_batch_size: larger batches are computed in parts, with the same outcome; all
+            copies of an example count, and are never in two parts.
         num_workers: processes that fetch examples.
         collate_fn: makes a batch of a list of examples: inputs and targets.
+        augment: a function that takes the inputs of a batch and returns a random variant of each
+            example; what becomes of one must not depend on the others.
+        copies: how many variants of an example are drawn in a step. Its gradient is the mean over
+            them, clipped as one vector: they cost time, not epsilon (De et al. 2022).
         public: examples that are no secret, as (inputs, targets) or as a dataset, for a clipping
             that is refreshed; see `RefreshedHybridClip`. Random labels do, if they have none.
         ema: decay of a moving average of the weights, such as 0.999; see `averaged`.
@@ -117,6 +123,8 @@ class PrivateTrainer:
         max_physical_batch_size: int | None = None,
         num_workers: int = 0,
         collate_fn: Collate | None = None,
+        augment: Augment | None = None,
+        copies: int = 1,
         public: Any = None,
         ema: float | None = None,
         callbacks: Sequence[Callback] = (),
@@ -143,6 +151,7 @@ class PrivateTrainer:
         self.ledger: RunLedger | None = None
         """What was spent, once training has begun."""
         self._sampling_bits, self._noise_bits = split(generator)
+        self._augment = Augmentation.of(augment, copies)
         sizes = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
         self._gradient = PrivateGradient(
             model,
@@ -151,6 +160,7 @@ class PrivateTrainer:
             expected_batch_size=plan.batch_size,
             generator=self._noise_bits,
             backend=backend,
+            copies=copies,
         )
         self._public = public
         self.refresh = refresh_of(
@@ -171,7 +181,7 @@ class PrivateTrainer:
             processes=self._processes,
         )
         self._loading = {
-            "max_physical_batch_size": max_physical_batch_size,
+            "max_physical_batch_size": examples_within(max_physical_batch_size, copies),
             "num_workers": num_workers,
             "collate_fn": collate_fn,
         }
@@ -316,6 +326,7 @@ class PrivateTrainer:
             loader,
             self._noise_bits,
             self._processes,
+            self._gradient,
             self.refresh,
             self._losses,
         )
@@ -379,6 +390,8 @@ class PrivateTrainer:
         inputs, targets = inputs_and_targets(part.data, self.device)
         check_finite(inputs)
         self._labels.check(targets)
+        if self._augment is not None:
+            inputs = self._augment(inputs)
         losses = self._gradient.accumulate_batch(inputs, targets, self._losses)
         return float(losses.sum())
 
@@ -406,7 +419,8 @@ class PrivateTrainer:
         if self.step % max(steps // _EPSILONS, 1) == 0 or self.step == steps:
             self._epsilon = ledger.epsilon(self.plan.delta)
         epoch = self.step * self.plan.rate
-        event = StepEnd(self.step, steps, epoch, self._epsilon, loss, self._dropped_now)
+        norm = self._gradient.clipping_norm
+        event = StepEnd(self.step, steps, epoch, self._epsilon, loss, self._dropped_now, norm)
         progress.show(event)
         for callback in self._callbacks:
             callback.on_step_end(self, event)
