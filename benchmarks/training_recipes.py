@@ -74,8 +74,8 @@ class Recipe:
 
 
 RECIPES = {
-    "mnist": Recipe("mnist", lambda data: TanhCNN(), 2048, 40, 2.0, goal=0.98),
-    "fashion_mnist": Recipe("fashion_mnist", lambda data: TanhCNN(), 2048, 40, 4.0, goal=0.86),
+    "mnist": Recipe("mnist", lambda _: TanhCNN(), 2048, 40, 2.0, goal=0.98),
+    "fashion_mnist": Recipe("fashion_mnist", lambda _: TanhCNN(), 2048, 40, 4.0, goal=0.86),
     "cifar10": Recipe(
         "cifar10_scattering",
         lambda data: LinearProbe(data.shape, data.classes),
