@@ -10,6 +10,7 @@ from taut.training._evaluation import Evaluation
 from taut.training._group_clip import GroupClip, GroupShare
 from taut.training._hybrid_clip import HybridClip
 from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
+from taut.training._mixing import ModelMix
 from taut.training._optimizer import PrivateOptimizer
 from taut.training._plan import Plan
 from taut.training._private_gradient import PrivateGradient
@@ -37,6 +38,7 @@ __all__ = [
     "IndependentNoise",
     "L2LInfClip",
     "MicroBatch",
+    "ModelMix",
     "NormClipping",
     "NormalisedClip",
     "Plan",
