@@ -63,10 +63,11 @@ def check_feasible(target: Target, limit: float | None) -> None:
         return
     reason = "max_noise_multiplier" if limit is not None else "sqrt(steps) * batch_size"
     meaning = "" if limit is not None else ", where noise outweighs all that gradients can say"
+    needed = _needed(_without_narrow_mixing(target, most))
     ways = "; or ".join(_ways_out(target, limit))
     raise InfeasibleBudget(
         f"epsilon={target.epsilon:g} at delta={target.delta:g} needs a noise multiplier of "
-        f"{_needed(_without_narrow_mixing(target, most))}, beyond {reason} = {most:.4g}{meaning}. It would do to have {ways}"
+        f"{needed}, beyond {reason} = {most:.4g}{meaning}. It would do to have {ways}"
     )
 
 
