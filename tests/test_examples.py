@@ -1,5 +1,6 @@
 """The examples run from start to end."""
 
+import json
 import runpy
 from pathlib import Path
 
@@ -40,3 +41,17 @@ def test_train_mnist_says_where_data_belong(tmp_path, monkeypatch):
     main = runpy.run_path(str(EXAMPLES / "train_mnist.py"))["main"]
     with pytest.raises(SystemExit, match="Set TAUT_DATA"):
         main(["--dataset", "fashion_mnist"])
+
+
+@pytest.mark.parametrize("notebook", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_run_and_are_saved_without_outputs(notebook, tmp_path, monkeypatch):
+    monkeypatch.setenv("QUICK", "1")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert not cell["outputs"]
+            exec(compile("".join(cell["source"]), str(notebook), "exec"), namespace)
+    assert cells[0]["source"][0].startswith("# ")

@@ -6,6 +6,7 @@ import typer
 
 import taut
 from taut.cli._calibrate import calibrate
+from taut.cli._compare import compare
 from taut.cli._delta import delta
 from taut.cli._epsilon import epsilon
 from taut.cli._noise import noise
@@ -42,3 +43,4 @@ app.command()(delta)
 app.command()(calibrate)
 app.command()(samplers)
 app.command()(noise)
+app.command()(compare)

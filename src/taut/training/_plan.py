@@ -108,7 +108,8 @@ class Plan:
         limit = self.batch_size * math.sqrt(self.steps)
         if max_noise_multiplier is not None:
             limit = _validate.positive(max_noise_multiplier=max_noise_multiplier)
-        self._set(clipping=clipping, max_noise_multiplier=limit, _answers=[])
+        fitted = clipping.fitted(self.batch_size)
+        self._set(clipping=fitted, max_noise_multiplier=limit, _answers=[])
         self._set_promise(epsilon, delta, noise_multiplier, max_noise_multiplier)
         self._answers.append((self.steps, self.epsilon))
 
@@ -180,8 +181,8 @@ class Plan:
         noise = self.noise(sizes)
         if not isinstance(noise, IndependentNoise):
             raise UnsoundConfiguration(
-                f"clipping={self.clipping!r} asks for noise in a basis, not for one scale per "
-                "group; ask the plan for its noise"
+                f"clipping={self.clipping!r} asks for noise in a basis, or for a bound that moves, "
+                "not for one scale per group; ask the plan for its noise"
             )
         return list(noise.scales)
 

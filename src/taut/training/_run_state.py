@@ -16,8 +16,11 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
 from taut.training._ema import MovingAverage
 from taut.training._loader import PrivateLoader
+from taut.training._materialised import LossFunction
 from taut.training._plan import Plan
+from taut.training._private_gradient import PrivateGradient
 from taut.training._processes import Processes
+from taut.training._refresh import Refresh
 from taut.training._run_ledger import RunLedger
 
 __all__ = ["RunState"]
@@ -27,8 +30,9 @@ __all__ = ["RunState"]
 class RunState:
     """The parts of a run that change from step to step.
 
-    **Guarantee**: `saved` holds released weights, what an optimizer made of noisy gradients, and
-    counts. The states of generators are in it for experiments with a seed alone.
+    **Guarantee**: `saved` holds released weights, what an optimizer made of noisy gradients, the
+    clipping norm that was released, and counts. The states of generators are in it for experiments
+    with a seed alone.
     """
 
     plan: Plan
@@ -40,6 +44,9 @@ class RunState:
     loader: PrivateLoader
     noise: RandomSource
     processes: Processes
+    gradient: PrivateGradient
+    refresh: Refresh | None = None
+    losses: LossFunction | None = None
 
     def saved(self, step: int) -> dict[str, Any]:
         """Return what a checkpoint holds after `step` updates."""
@@ -52,6 +59,8 @@ class RunState:
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
+            "gradient": self.gradient.state_dict(),
+            "refresh": None if self.refresh is None else self.refresh.state_dict(),
             "loader": json.dumps(self.processes.gathered(self.loader.state_dict())),
             "noise": json.dumps(self.noise.state_dict()) if seeded else None,  # type: ignore[attr-defined]
             "torch": self.processes.gathered(torch.get_rng_state()) if seeded else None,
@@ -86,12 +95,16 @@ class RunState:
                 raise ValueError(
                     f"{argument} must be given again if and only if the run began with one"
                 )
+        if self.refresh is not None and saved["refresh"]["step"] is not None:
+            assert self.losses is not None
+            self.refresh.load_state_dict(saved["refresh"], self.losses)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         if self.scheduler is not None:
             self.scheduler.load_state_dict(saved["scheduler"])
         if self.average is not None:
             self.average.load_state_dict(saved["average"])
+        self.gradient.load_state_dict(saved["gradient"])
         self.loader.load_state_dict(self._own(json.loads(saved["loader"])))
         if saved["noise"] is not None and isinstance(self.noise, SeededForExperiments):
             self.noise.load_state_dict(json.loads(saved["noise"]))
