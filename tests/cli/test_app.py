@@ -53,6 +53,19 @@ def test_the_list_of_commands_is_whole():
     assert {found.callback.__name__ for found in app.registered_commands} == set(COMMANDS)
 
 
+def test_help_is_instant():
+    """Counted in processor time, which other work on the machine hardly touches."""
+    code = "import time; from taut.cli import main; import atexit\n"
+    code += "atexit.register(lambda: print(time.process_time())); main()"
+    spent = []
+    for _ in range(3):
+        completed = subprocess.run(
+            [sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True
+        )
+        spent.append(float(completed.stdout.split()[-1]))
+    assert min(spent) < 0.5
+
+
 def test_shells_are_offered_completion(run):
     assert "--install-completion" in run("--help").stdout
     completed = subprocess.run(

@@ -133,6 +133,8 @@ def test_value_of_the_wrong_type_is_named(configured, section, key):
             "[plan] clipping: norm must be finite and greater than 0",
         ),
         ({"plan": {"sampling": "poison"}}, "did you mean 'poisson'?"),
+        ({"plan": {"mixing": {"name": "model"}}}, "[plan] mixing needs a name among model_mix"),
+        ({"plan": {"mixing": {"name": "model_mix", "widht": 1}}}, "did you mean 'width'?"),
         ({"training": {"optimizer": "sgdd"}}, "got 'sgdd'; did you mean 'sgd'?"),
         ({"training": {"loss": "mae"}}, "[training] loss must be one of cross_entropy"),
         ({"training": {"schedule": "cosin"}}, "did you mean 'cosine'?"),

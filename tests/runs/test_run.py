@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from taut.audit import verify_statement
 from taut.errors import RunInUse, UnsoundConfiguration
 from taut.runs import RunConfig, resume, train
-from taut.training import Plan, RunLedger, TrainingResult
+from taut.training import ModelMix, Plan, RunLedger, TrainingResult
 
 
 def test_directory_holds_what_a_run_needs(configured, folder):
@@ -69,6 +70,15 @@ def test_ways_to_train(configured, folder, training):
     outcome = train(RunConfig.from_toml(configured(training=training)))
     assert outcome.result.steps == 6
     assert resume(folder / "run").evaluation == outcome.evaluation
+
+
+def test_mixed_weights(configured, folder):
+    mixing = {"name": "model_mix", "width": 2.0}
+    changes = {"mixing": mixing, "epsilon": None, "noise_multiplier": 2.0}
+    outcome = train(RunConfig.from_toml(configured(plan=changes)))
+    assert outcome.result.plan.mixing == ModelMix(width=2.0)
+    assert resume(folder / "run").result == outcome.result
+    assert verify_statement((folder / "run" / "result.json").read_text()).holds
 
 
 def test_schedules_fall_to_nearly_nothing(configured, folder):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from taut import _validate
 from taut.errors import TautError
 from taut.runs._tables import check_key, nearest
-from taut.training import Clipping, Plan, Sampling
+from taut.training import Clipping, ModelMix, Plan, Sampling
 
 __all__ = ["DataSection", "ModelSection", "PlanSection", "RunSection", "TrainingSection"]
-
-Family = TypeVar("Family", Clipping, Sampling)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +80,7 @@ class PlanSection:
         max_noise_multiplier: more noise is no use.
         clipping: a table with a name and the arguments of that strategy.
         sampling: a name, or a table as for clipping.
+        mixing: a table as for clipping, with the name "model_mix"; none by default.
     """
 
     batch_size: int | None = None
@@ -94,20 +93,22 @@ class PlanSection:
     max_noise_multiplier: float | None = None
     clipping: dict[str, Any] = field(default_factory=lambda: {"name": "flat", "norm": 1.0})
     sampling: str | dict[str, Any] = "poisson"
+    mixing: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         self.strategies()
 
     def strategies(self) -> dict[str, Any]:
-        """Return clipping and sampling.
+        """Return clipping, sampling and mixing.
 
         Raises:
             ValueError: for an unknown name or argument.
         """
         sampling = {"name": self.sampling} if isinstance(self.sampling, str) else self.sampling
         return {
-            "clipping": _strategy(Clipping, self.clipping, "clipping"),  # type: ignore[type-abstract]
-            "sampling": _strategy(Sampling, sampling, "sampling"),  # type: ignore[type-abstract]
+            "clipping": _strategy(_members(Clipping), self.clipping, "clipping"),
+            "sampling": _strategy(_members(Sampling), sampling, "sampling"),
+            "mixing": self.mixing and _strategy([ModelMix], self.mixing, "mixing"),
         }
 
     def plan(self, examples: int, noise_multiplier: float | None = None) -> Plan:
@@ -153,7 +154,7 @@ class PlanSection:
             for name, value in wanted.items()
             if not math.isclose(value, getattr(plan, name), rel_tol=1e-9)
         ]
-        for name in ("clipping", "sampling"):
+        for name in ("clipping", "sampling", "mixing"):
             if getattr(same, name) != getattr(plan, name):
                 differing.append(f"{name} = {getattr(same, name)!r}")
         if differing:
@@ -238,9 +239,9 @@ class RunSection:
             raise ValueError("directory must name a directory, got an empty string")
 
 
-def _strategy(family: type[Family], table: Mapping[str, Any], where: str) -> Family:
-    """Return the member of a family that a table describes."""
-    members = {member.name: member for member in _members(family)}
+def _strategy(kinds: Iterable[type[Any]], table: Mapping[str, Any], where: str) -> Any:
+    """Return the strategy that a table describes, of one of several kinds."""
+    members = {member.name: member for member in kinds}
     values = dict(table)
     name = values.pop("name", None)
     if name not in members:
@@ -259,8 +260,9 @@ def _strategy(family: type[Family], table: Mapping[str, Any], where: str) -> Fam
         raise ValueError(f"{where}: {error}") from None
 
 
-def _members(family: type[Family]) -> list[type[Family]]:
-    found = []
+def _members(family: type[Any]) -> list[type[Any]]:
+    """Return all strategies of a family, also those of other packages."""
+    found: list[type[Any]] = []
     for member in family.__subclasses__():
         found += [member] if "name" in vars(member) else []
         found += _members(member)
