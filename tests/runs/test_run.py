@@ -190,6 +190,20 @@ def test_an_experiment_stays_one(configured, folder):
         resume(folder / "run")
 
 
+def test_another_model_is_refused(configured, folder):
+    train(RunConfig.from_toml(configured()))
+    copy = folder / "run" / "config.toml"
+    copy.write_text(copy.read_text().replace("[3, 4, 2]", "[3, 5, 2]"))
+    with pytest.raises(ValueError, match=r"\[model\] mlp could not be trained: RuntimeError"):
+        resume(folder / "run")
+
+
+def test_targets_that_the_loss_cannot_use_are_refused(configured, folder):
+    np.savez(folder / "pairs.npz", x=np.ones((100, 3)), y=np.zeros((100, 2), dtype=int))
+    with pytest.raises(ValueError, match=r"\[model\] mlp could not be trained"):
+        train(RunConfig.from_toml(configured(data={"path": "pairs.npz"})))
+
+
 def test_data_that_went_missing_is_named(configured, folder):
     train(RunConfig.from_toml(configured()))
     (folder / "points.npz").unlink()

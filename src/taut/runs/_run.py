@@ -15,6 +15,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler
 from torch.utils.data import TensorDataset
 
+from taut.errors import TautError
 from taut.noise import SeededForExperiments
 from taut.runs._config import RunConfig
 from taut.runs._data import read_data
@@ -190,7 +191,7 @@ def _carried_out(prepared: PreparedRun, *, progress: bool) -> RunOutcome:
         checkpoint_seconds=config.run.checkpoint_seconds,
         progress=progress,
     )
-    result = trainer.fit(prepared.examples)
+    result = _fitted(trainer, prepared)
     if training.ema is None:
         _save(directory / "model.pt", prepared.model)
     else:
@@ -202,6 +203,20 @@ def _carried_out(prepared: PreparedRun, *, progress: bool) -> RunOutcome:
         evaluation=None if held_out is None else trainer.evaluate(held_out),
         directory=directory,
     )
+
+
+def _fitted(trainer: PrivateTrainer, prepared: PreparedRun) -> TrainingResult:
+    """Train; what goes wrong in a model, or between it and its data, is told in one line."""
+    try:
+        return trainer.fit(prepared.examples)
+    except (TautError, ValueError, OSError):
+        raise
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ValueError(
+            f"[model] {prepared.config.model.name} could not be trained: {type(error).__name__}: "
+            f"{reason}; taut.runs.train shows where"
+        ) from error
 
 
 _LOSSES: dict[str, Callable[[], nn.Module]] = {
