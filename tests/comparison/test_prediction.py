@@ -10,10 +10,10 @@ from comparison.tasks import SETTINGS, task
 import taut
 from taut.comparison import Arm, Group, Hybrid, Settings, predict
 from taut.comparison._arms import arms_of
-from taut.comparison._measure import clipped_gradients
+from taut.comparison._measure import clipped_gradients, noise_std
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.noise import SeededForExperiments, one_step
-from taut.training import FlatClip, GroupClip, PrivateGradient
+from taut.training import FlatClip, GroupClip, ModelMix, Plan, PrivateGradient
 
 TASK = task()
 PUBLIC = TASK.gradients(0)
@@ -34,6 +34,20 @@ def test_arms_promise_the_same_at_the_same_compute(row):
     assert (plan.epsilon, plan.delta) == (SETTINGS.epsilon, SETTINGS.delta)
     assert (plan.steps, plan.batch_size, plan.examples) == (5, 60, 300)
     assert plan.adjacency == "add_remove"
+
+
+def test_uniform_noise_of_mixing_counts_as_noise():
+    plan = Plan(
+        examples=300,
+        batch_size=60,
+        steps=5,
+        noise_multiplier=0.5,
+        delta=1e-3,
+        clipping=FlatClip(2.0),
+        mixing=ModelMix(width=6.0),
+    )
+    found = noise_std(plan, {"weight": 100})
+    assert found == pytest.approx(2.0 * math.hypot(0.5, 6.0 / math.sqrt(12)) * 10 / 60)
 
 
 def test_plain_noise_is_that_of_the_accountant():
