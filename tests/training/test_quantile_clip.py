@@ -402,6 +402,17 @@ def test_refuses_bad_arguments(make, message):
         make()
 
 
+def test_clipping_can_be_exchanged_for_a_bound_that_moves():
+    step = PrivateGradient(nn.Linear(3, 1, bias=False), FlatClip(1.0), scales=[0.0],
+                           expected_batch_size=4.0, self_check=False)  # fmt: skip
+    with pytest.raises(UnsoundConfiguration, match="is not the noise of"):
+        step.exchange(QuantileClip(1.0, batch_size=4.0), IndependentNoise((0.0,), (0,)))
+    step.exchange(QuantileClip(1.0, batch_size=4.0), SILENT)
+    step.accumulate_batch(of_length(5.0), None, outputs)
+    step.finish()
+    assert step.clipping_norm > 1.0
+
+
 def test_refuses_noise_that_does_not_follow():
     clipping = QuantileClip(1.0, batch_size=8.0)
     with pytest.raises(UnsoundConfiguration, match="noise of a plan"):

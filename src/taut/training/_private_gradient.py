@@ -118,7 +118,7 @@ class PrivateGradient:
         self._parameters: list[Tensor] = list(self._names)
         self.clipping = clipping
         groups = clipping.groups(list(self._names.values()))
-        self._step_noise = self._checked_noise(groups, scales, noise)
+        self._step_noise = self._checked_noise(clipping, groups, scales, noise)
         self._expected = _validate.positive(expected_batch_size=expected_batch_size)
         self._sum = clipped_sum(clipping, self._parameters, groups, self._expected)
         settings = (repr(clipping), repr(self._step_noise), self._expected)
@@ -332,7 +332,7 @@ class PrivateGradient:
                 "first"
             )
         groups = clipping.groups(list(self._names.values()))
-        self._step_noise = self._checked_noise(groups, None, noise)
+        self._step_noise = self._checked_noise(clipping, groups, None, noise)
         self._sum = clipped_sum(clipping, self._parameters, groups, self._expected)
         self.clipping = clipping
         self.processes.check_same("clipping and noise", (repr(clipping), repr(noise)))
@@ -372,7 +372,11 @@ class PrivateGradient:
         )
 
     def _checked_noise(
-        self, groups: Sequence[int], scales: Sequence[float] | None, noise: StepNoise | None
+        self,
+        clipping: Clipping,
+        groups: Sequence[int],
+        scales: Sequence[float] | None,
+        noise: StepNoise | None,
     ) -> StepNoise:
         """Return the noise that was asked for, if it fits model and clipping."""
         if (scales is None) == (noise is None):
@@ -380,9 +384,9 @@ class PrivateGradient:
         if noise is None:
             assert scales is not None
             noise = IndependentNoise(tuple(scales), tuple(groups))
-        if isinstance(self.clipping, QuantileClip) != isinstance(noise, CountedNoise):
+        if isinstance(clipping, QuantileClip) != isinstance(noise, CountedNoise):
             raise UnsoundConfiguration(
-                f"{type(noise).__name__} is not the noise of clipping={self.clipping!r}; give the "
+                f"{type(noise).__name__} is not the noise of clipping={clipping!r}; give the "
                 "noise of a plan with this clipping, noise=plan.noise(sizes)"
             )
         noise.check(groups, [parameter.numel() for parameter in self._parameters])
