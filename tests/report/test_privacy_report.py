@@ -15,11 +15,14 @@ from taut._rounding import round_up
 from taut.errors import UnsoundConfiguration
 from taut.report import privacy_report
 from taut.report._document import inline_html, plain, unmarked
+from taut.report._evidence import evidence_of
+from taut.report._sections import _beside_mixing, _released
 
 torch = pytest.importorskip("torch")
 from taut.training import (  # noqa: E402
     FixedSizeSampling,
     FlatClip,
+    ModelMix,
     Plan,
     PrivateTrainer,
     QuantileClip,
@@ -185,6 +188,24 @@ def test_model_card_is_a_section(report):
 
 
 # --- what is not in it ----------------------------------------------------------------------------
+
+
+def test_mixed_weights_release_states_and_no_gradients():
+    mixed = Plan(
+        examples=300,
+        rate=1.0,
+        steps=3,
+        noise_multiplier=5.0,
+        delta=1e-3,
+        clipping=FlatClip(1.0),
+        mixing=ModelMix(5.0),
+    )
+    for plan, published in ((CHEAP, True), (mixed, False)):
+        evidence = evidence_of(result_of(plan), delta=None, description=None, files=())
+        text = str(_released(evidence))
+        assert ("noisy mean gradient of every step" in text) is published
+        assert ("ModelMix(width=5.0" in text) is not published
+        assert bool(_beside_mixing(evidence)) is not published
 
 
 def test_nothing_depends_on_how_many_examples_were_dropped():
