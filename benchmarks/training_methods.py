@@ -33,13 +33,20 @@ FACTORS = (0.25, 0.5, 1.0, 2.0)
 PUBLIC = {"mnist": "fashion_mnist", "fashion_mnist": "mnist"}
 """Whose images serve as public ones, with labels at random."""
 PUBLIC_EXAMPLES = 300
+HEAD = (
+    "Equal privacy and equal compute for every way: the same promise, rate, steps, clipping norm, "
+    "model, schedule and average of weights. Learning rates were chosen on training examples that "
+    "were held out. Intervals of means are 95% each; those of differences, taken on equal seeds, "
+    "95% together. Noise is the root of its expected squared length on the mean gradient."
+)
 
 
 def public_examples(name: str, classes: int) -> TensorDataset | None:
     """Return inputs of another dataset with random labels, None if there is none that fits."""
     if name not in PUBLIC:
         return None
-    images = torch.stack([load(PUBLIC[name]).train[i][0] for i in range(PUBLIC_EXAMPLES)])
+    source = load(PUBLIC[name]).train
+    images = torch.stack([source[i][0] for i in range(PUBLIC_EXAMPLES)])
     draw = torch.Generator().manual_seed(0)
     return TensorDataset(images, torch.randint(classes, (len(images),), generator=draw))
 
@@ -101,7 +108,9 @@ def tuned_and_compared(name: str, epsilon: float, options: argparse.Namespace) -
     found = compared(recipe, data, epsilon, options, tuned.chosen, seeds, "comparison")
     edge = [row.arm for row in tuned.results if row.is_at_edge]
     note = f" At the edge of the learning rates: {', '.join(edge)}." if edge else ""
-    return f"### {name}, epsilon {epsilon:g}\n\n{found}\n\n{data.note}{note}".rstrip()
+    last = f"{found.recommendation} {data.note}{note}".strip()
+    head = f"### {name}, epsilon {epsilon:g}"
+    return "\n\n".join([head, f"{found.settings}.", found.table(), *found.notes, last])
 
 
 def first_examples(data: Data, count: int | None) -> Data:
@@ -132,7 +141,8 @@ def main() -> None:
             sections.append(tuned_and_compared(name, epsilon, options))
             print(sections[-1], end="\n\n", flush=True)
     if options.markdown:
-        write_part(options.markdown, "training_methods", "\n\n".join(["## Methods", *sections]))
+        text = "\n\n".join(["## Ways to train", HEAD, Comparison.experiment, *sections])
+        write_part(options.markdown, "training_methods", text)
 
 
 if __name__ == "__main__":

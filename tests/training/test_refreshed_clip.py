@@ -289,8 +289,10 @@ def test_training_set_is_not_public():
             trainer(public=public).fit(whole)
     # Two parts of one dataset, one of them public, are fine.
     joint = data(140)
-    run = trainer(public=Subset(joint, range(80)), steps=1)
-    assert run.fit(Subset(joint, range(80, 140))).steps == 1
+    run = trainer(public=Subset(Subset(joint, range(1, 121)), range(80)), steps=1)
+    assert run.fit(Subset(joint, [0, *range(81, 140)])).steps == 1
+    with pytest.raises(UnsoundConfiguration, match="those of the training set"):
+        run.fit(Subset(joint, range(80, 140)))
     x, y = joint.tensors
     run = trainer(public=(x[:80], y[:80]), steps=1)
     assert run.fit(TensorDataset(x[80:], y[80:])).steps == 1

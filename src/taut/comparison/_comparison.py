@@ -132,15 +132,15 @@ class Comparison:
             )
         return said
 
-    def to_markdown(self) -> str:
-        """Return table, recommendation and warning as text."""
+    def table(self) -> str:
+        """Return one line per arm, as a Markdown table."""
         titles = ["arm", self.metric, "difference", "verdict", "learning rate", "noise", "s/run"]
         noise = {row.arm: row.noise_std for row in self.prediction.arms}
         rows = [
             [
                 row.arm,
                 str(row.value),
-                "" if row.difference is None else f"{row.difference}",
+                "" if row.difference is None else str(row.difference),
                 row.verdict,
                 f"{row.learning_rate:g}",
                 f"{noise[row.arm]:.4g}",
@@ -148,20 +148,20 @@ class Comparison:
             ]
             for row in self.results
         ]
-        skipped = [f"{name} was left out: {why}" for name, why in self.prediction.skipped.items()]
-        notes = [f"{row.arm}: {note}" for row in self.prediction.arms for note in row.notes]
-        return "\n".join(
-            [
-                f"{self.settings}; {len(self.seeds)} seeds, {100 * self.confidence:g}% intervals",
-                "",
-                *markdown_table(titles, rows, left=1),
-                "",
-                *(line for text in (*notes, *skipped) for line in (text, "")),
-                self.recommendation,
-                "",
-                EXPERIMENT,
-            ]
-        )
+        return "\n".join(markdown_table(titles, rows, left=1))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must be said beside the table: about arms, and about those that were left out."""
+        said = [f"{row.arm}: {note}" for row in self.prediction.arms for note in row.notes]
+        skipped = self.prediction.skipped.items()
+        return (*said, *(f"{name} was left out: {why}" for name, why in skipped))
+
+    def to_markdown(self) -> str:
+        """Return table, notes, recommendation and warning as text."""
+        head = f"{self.settings}; {len(self.seeds)} seeds, {100 * self.confidence:g}% intervals"
+        parts = (head, self.table(), *self.notes, self.recommendation, EXPERIMENT)
+        return "\n\n".join(parts)
 
     def __str__(self) -> str:
         return self.to_markdown()

@@ -11,6 +11,7 @@ from taut.training._gep_clip import GEPClip, RefreshedGEPClip
 from taut.training._group_clip import GroupClip, GroupShare
 from taut.training._hybrid_clip import HybridClip
 from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
+from taut.training._mixing import ModelMix
 from taut.training._optimizer import PrivateOptimizer
 from taut.training._plan import Plan
 from taut.training._private_gradient import PrivateGradient
@@ -43,6 +44,7 @@ __all__ = [
     "IndependentNoise",
     "L2LInfClip",
     "MicroBatch",
+    "ModelMix",
     "NormClipping",
     "NormalisedClip",
     "Plan",

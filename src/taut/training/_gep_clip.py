@@ -17,6 +17,7 @@ from taut.noise._public_vectors import Rows, as_provenance, public_rows
 from taut.training._basis_noise import BasisNoise
 from taut.training._hybrid_clip import HybridClip
 from taut.training._refreshed_clip import RefreshedClipping
+from taut.training._subspace_files import write_subspaces
 
 __all__ = ["GEPClip", "RefreshedGEPClip"]
 
@@ -139,8 +140,8 @@ class GEPClip(HybridClip):
 
     def saved(self, path: str | os.PathLike[str]) -> Self:
         """Write the subspace to a file; return a clipping whose JSON refers to it."""
-        super_saved = HybridClip(self.subspaces, self.bounds).saved(path)
-        return type(self)(super_saved._file or path, self.embedding_norm, self.residual_norm)
+        write_subspaces(path, self.subspaces)
+        return type(self)(path, self.embedding_norm, self.residual_norm)
 
     def noise(self, names: Sequence[str], sizes: Sequence[int], multiplier: float) -> BasisNoise:
         self._check_dimension(sizes)

@@ -45,6 +45,11 @@ class PrivateOptimizer(Optimizer):
     ) -> None:
         # The state is that of the optimizer inside, so the constructor of the base is not for us.
         check_optimizer(gradient.model, optimizer)
+        if ledger.plan.mixing is not None:
+            raise UnsoundConfiguration(
+                "the ledger was opened with a plan that mixes weights, which takes an optimizer of "
+                "its own; use PrivateTrainer, or a plan without mixing"
+            )
         self.inner = optimizer
         self.ledger = ledger
         self._gradient = gradient

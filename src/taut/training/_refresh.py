@@ -174,10 +174,10 @@ def refuse_private(public: Any, dataset: Any) -> None:
         UnsoundConfiguration: if they are the same dataset, places of it, or the same memory.
     """
     (given, some), (own, others) = _places(public), _places(dataset)
-    is_same = public is not None and given is own
-    shared = is_same and (some is None or others is None or bool(some & others))
-    if not (is_same and not shared):
-        shared = shared or any(
+    if public is not None and given is own:
+        shared = some is None or others is None or bool(some & others)
+    else:
+        shared = any(
             start < high and low < end
             for start, end in _memory(given)
             for low, high in _memory(own)
@@ -185,18 +185,18 @@ def refuse_private(public: Any, dataset: Any) -> None:
     if shared:
         raise UnsoundConfiguration(
             "public examples are those of the training set, or some of them: subspaces would "
-            "reveal what noise is to hide; give examples that are public"
+            "reveal what noise is to hide; give examples that are public, in tensors of their own"
         )
 
 
 def _places(dataset: Any) -> tuple[Any, set[int] | None]:
     """Return the dataset that examples come from, and their places in it, None for all."""
-    if not isinstance(dataset, Subset):
-        return dataset, None
-    base, inner = _places(dataset.dataset)
-    places = {int(i) for i in dataset.indices}
-    # Places within a selection are not worth following: that they overlap is assumed.
-    return base, places if inner is None else None
+    places: list[int] | None = None
+    while isinstance(dataset, Subset):
+        own = [int(i) for i in dataset.indices]
+        places = own if places is None else [own[i] for i in places]
+        dataset = dataset.dataset
+    return dataset, None if places is None else set(places)
 
 
 def _memory(values: Any) -> list[tuple[int, int]]:

@@ -33,10 +33,12 @@ from taut.training._fetching import Collate
 from taut.training._loader import MicroBatch, PrivateLoader
 from taut.training._loader_checks import length
 from taut.training._materialised import LossFunction, apply
+from taut.training._mixed_sgd import mixed
 from taut.training._optimizer_checks import optimizer_of, scheduler_of
 from taut.training._per_example_loss import per_example
 from taut.training._plan import Plan
 from taut.training._private_gradient import Backend, PrivateGradient
+from taut.training._processes import Processes
 from taut.training._progress import Progress
 from taut.training._randomness import split
 from taut.training._recorded_passes import check_detached
@@ -62,9 +64,10 @@ class PrivateTrainer:
         plan: how, and at what cost.
         optimizer: any of `torch.optim` that takes one gradient per step, or a function from
             parameters to one; plain SGD with learning rate 0.1 if left out. It gets the mean
-            gradient over the expected batch.
+            gradient over the expected batch. With a plan that mixes, plain SGD or a function to
+            it, in whose place the steps of `ModelMix` are taken at its learning rates.
         scheduler: of the optimizer's learning rate, or a function from an optimizer to one; it is
-            advanced after every step.
+            advanced after every step. With a plan that mixes, such a function.
         run_dir: where ledger and checkpoints are kept, so that a killed run can go on.
         max_physical_batch_size: larger batches are computed in parts, with the same outcome; all
             copies of an example count, and are never in two parts.
@@ -143,16 +146,18 @@ class PrivateTrainer:
         self.plan = plan
         self.device = None if device is None else torch.device(device)
         self.model = model if self.device is None else model.to(self.device)
-        self.optimizer = optimizer_of(model, optimizer)
+        self._sampling_bits, self._noise_bits = split(generator)
+        sizes = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
+        self.optimizer = mixed(
+            optimizer_of(model, optimizer), plan, sizes, self._noise_bits, Processes.current()
+        )
         self.scheduler = scheduler_of(self.optimizer, scheduler)
         self.average = None if ema is None else MovingAverage(model, ema)
         self.step = 0
         """How many updates the model has had."""
         self.ledger: RunLedger | None = None
         """What was spent, once training has begun."""
-        self._sampling_bits, self._noise_bits = split(generator)
         self._augment = Augmentation.of(augment, copies)
-        sizes = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
         self._gradient = PrivateGradient(
             model,
             plan.clipping,
@@ -168,6 +173,11 @@ class PrivateTrainer:
         )
         """When the clipping was last refreshed and how long that took; None if it is fixed."""
         self._processes = self._gradient.processes
+        if plan.mixing is not None and self._gradient.is_sharded:
+            raise UnsoundConfiguration(
+                "mixing is drawn by one process for whole parameters, and these are sharded; use "
+                "DistributedDataParallel, or leave mixing out of the plan"
+            )
         if run_dir is not None and self._gradient.is_sharded:
             raise UnsoundConfiguration(
                 "run_dir holds whole models, and this one is sharded; leave run_dir out, count "
