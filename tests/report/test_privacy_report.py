@@ -17,6 +17,7 @@ from taut.report import privacy_report
 from taut.report._document import inline_html, plain, unmarked
 from taut.report._evidence import evidence_of
 from taut.report._sections import _beside_mixing, _released
+from taut.report._wording import attack_sentence
 
 torch = pytest.importorskip("torch")
 from taut.training import (  # noqa: E402
@@ -360,7 +361,7 @@ def test_arguments_are_checked():
 def test_clipping_that_releases_more_is_named():
     plan = Plan(
         examples=300,
-        batch_size=30,
+        rate=1.0,
         steps=2,
         noise_multiplier=3.0,
         delta=1e-3,
@@ -399,9 +400,10 @@ def test_other_relations_have_their_own_words():
     )
     found = privacy_report(result_of(plan))
     assert "replace-one adjacency: one example in the training data exchanged" in found.statement
-    assert "which of two candidates" in found.to_dict()["attack"]["sentence"]
-    assert found.to_dict()["groups"] == []
-    names = [a["name"] for a in found.to_dict()["alternatives"]["samplers"]]
+    assert "with which of two versions it took part" in found.to_model_card()
+    assert "which of two candidates" in attack_sentence(found._findings)
+    assert found._findings.groups == ()
+    names = [a.name for a in found._alternatives.samplers]
     assert names == ["Poisson samples", "Poisson samples", "Shuffled epochs"]
 
 
