@@ -15,11 +15,15 @@ from taut._rounding import round_up
 from taut.errors import UnsoundConfiguration
 from taut.report import privacy_report
 from taut.report._document import inline_html, plain, unmarked
+from taut.report._evidence import evidence_of
+from taut.report._sections import _beside_mixing, _released
+from taut.report._wording import attack_sentence
 
 torch = pytest.importorskip("torch")
 from taut.training import (  # noqa: E402
     FixedSizeSampling,
     FlatClip,
+    ModelMix,
     Plan,
     PrivateTrainer,
     QuantileClip,
@@ -187,6 +191,24 @@ def test_model_card_is_a_section(report):
 # --- what is not in it ----------------------------------------------------------------------------
 
 
+def test_mixed_weights_release_states_and_no_gradients():
+    mixed = Plan(
+        examples=300,
+        rate=1.0,
+        steps=3,
+        noise_multiplier=5.0,
+        delta=1e-3,
+        clipping=FlatClip(1.0),
+        mixing=ModelMix(5.0),
+    )
+    for plan, published in ((CHEAP, True), (mixed, False)):
+        evidence = evidence_of(result_of(plan), delta=None, description=None, files=())
+        text = str(_released(evidence))
+        assert ("noisy mean gradient of every step" in text) is published
+        assert ("ModelMix(width=5.0" in text) is not published
+        assert bool(_beside_mixing(evidence)) is not published
+
+
 def test_nothing_depends_on_how_many_examples_were_dropped():
     few, many = (
         privacy_report(replace(result_of(CHEAP), dropped_examples=count)) for count in (0, 918273)
@@ -339,7 +361,7 @@ def test_arguments_are_checked():
 def test_clipping_that_releases_more_is_named():
     plan = Plan(
         examples=300,
-        batch_size=30,
+        rate=1.0,
         steps=2,
         noise_multiplier=3.0,
         delta=1e-3,
@@ -378,9 +400,10 @@ def test_other_relations_have_their_own_words():
     )
     found = privacy_report(result_of(plan))
     assert "replace-one adjacency: one example in the training data exchanged" in found.statement
-    assert "which of two candidates" in found.to_dict()["attack"]["sentence"]
-    assert found.to_dict()["groups"] == []
-    names = [a["name"] for a in found.to_dict()["alternatives"]["samplers"]]
+    assert "with which of two versions it took part" in found.to_model_card()
+    assert "which of two candidates" in attack_sentence(found._findings)
+    assert found._findings.groups == ()
+    names = [a.name for a in found._alternatives.samplers]
     assert names == ["Poisson samples", "Poisson samples", "Shuffled epochs"]
 
 
