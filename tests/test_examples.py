@@ -1,6 +1,7 @@
 """The examples run from start to end."""
 
 import json
+import re
 import runpy
 from pathlib import Path
 
@@ -17,6 +18,17 @@ def test_accounting_tour_prints_bounds_and_saves_a_plot(tmp_path, capsys):
     assert printed.count("<= epsilon <=") == 2
     assert "certified epsilon" in printed
     assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_ends_with_a_promise_and_a_report(tmp_path, capsys):
+    main = runpy.run_path(str(EXAMPLES / "demo.py"))["main"]
+    arguments = ["--run-dir", str(tmp_path / "run"), "--report", str(tmp_path / "report")]
+    assert main([*arguments, "--epochs", "10"]) > 0.5
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "epsilon spent" in printed
+    assert re.search(r"certified 2\.99[0-9]* <= epsilon <= (2\.99|3\.0)", printed)
+    assert "they recognise at most" in printed
+    assert "Handwritten digits" in (tmp_path / "report" / "index.html").read_text()
 
 
 def test_train_mnist_prints_a_promise_and_an_accuracy(tmp_path, monkeypatch, capsys):
