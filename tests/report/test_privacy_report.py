@@ -14,13 +14,16 @@ import taut
 from taut._rounding import round_up
 from taut.errors import UnsoundConfiguration
 from taut.report import privacy_report
-from taut.report._document import inline_html, plain, unmarked
-from taut.report._wording import attack_sentence
+from taut.report._document import inline_html, markdown_of, plain, unmarked
+from taut.report._sections import _released
+from taut.report._wording import assumptions, attack_sentence
 
 torch = pytest.importorskip("torch")
 from taut.training import (  # noqa: E402
     FixedSizeSampling,
     FlatClip,
+    L2LInfClip,
+    ModelMix,
     Plan,
     PrivateTrainer,
     QuantileClip,
@@ -349,6 +352,27 @@ def test_clipping_that_releases_more_is_named():
     assert "The clipping publishes more" in privacy_report(result_of(plan)).to_markdown()
 
 
+def test_mixed_weights_are_what_is_released():
+    plan = Plan(
+        examples=300,
+        batch_size=30,
+        steps=2,
+        noise_multiplier=1.0,
+        delta=1e-3,
+        clipping=L2LInfClip(1.0, 0.5),
+        mixing=ModelMix(width=2.0, spread=4),
+    )
+    found = privacy_report(result_of(plan))
+    assert found.epsilon == plan.loss.epsilon_bounds(1e-3)
+    assert found.statement.endswith("for whoever sees every released state of the weights.")
+    text = markdown_of([_released(found._evidence)])
+    assert "noisy mean gradient of every step" not in text
+    assert "| mixing | `ModelMix(" in text
+    claims = [a.claim for a in assumptions(found._evidence, found._findings, "example")]
+    assert "random numbers of the mixing stay secret" in " ".join(claims)
+    assert found._alternatives.samplers == found._findings.groups == ()
+
+
 # --- words ----------------------------------------------------------------------------------------
 
 
@@ -422,7 +446,8 @@ def test_words_of_users_are_no_markup():
     assert inline_html(plain("a*b_c`d")) == "a*b_c`d"
 
 
-def test_only_pages_need_matplotlib(report, monkeypatch, tmp_path):
+def test_only_pages_need_matplotlib(monkeypatch, tmp_path):
+    report = privacy_report(taut.pure(1.0), delta=0, description="A vote.")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"taut\[report\]"):
         report.to_html()

@@ -84,7 +84,13 @@ def _guarantee(evidence: Evidence, findings: Findings, unit: str) -> Section:
     epsilon = findings.epsilon
     cards = (
         ("ε, certified", f"≤ {at_most(epsilon.upper)}", f"at δ = {number(findings.delta)}"),
-        ("The truth is", f"≥ {at_least(epsilon.lower)}", "so no better proof says less"),
+        (
+            "The truth is",
+            f"≥ {at_least(epsilon.lower)}",
+            "so no proof can promise less"
+            if epsilon.lower > 0
+            else "nothing is known from below for such releases",
+        ),
         ("At 5 % false alarms", f"≤ {share(findings.found_at(0.05))}", "of members are found"),
         (
             "Attacker's advantage",
@@ -115,9 +121,15 @@ def _released(evidence: Evidence) -> Section:
     if plan is not None:
         blocks.append(
             Paragraph(
-                "Every update of the weights counts as published: the noisy mean gradient of every "
-                "step, and with it all that can be computed from these without looking at the "
-                "examples again, such as the final weights, averages of weights, checkpoints and "
+                "Every state of the weights that a step releases counts as published, mixed with "
+                "uniform noise as the plan says, and with these all that can be computed from them "
+                "without looking at the examples again. The noisy gradients themselves, the random "
+                "numbers of the mixing and the mixed states are not released: who publishes them "
+                "has not kept the promise."
+                if evidence.is_mixed
+                else "Every update of the weights counts as published: the noisy mean gradient of "
+                "every step, and with it all that can be computed from these without looking at "
+                "the examples again, such as the final weights, averages of weights, checkpoints and "
                 "the state of the optimizer."
             )
         )
@@ -149,6 +161,7 @@ def _settings(evidence: Evidence) -> Table:
         rows.append(("updates in the final weights", f"{evidence.updates}"))
     rows += [
         ("clipping", code(repr(plan.clipping))),
+        *([("mixing", code(repr(plan.mixing)))] if evidence.is_mixed else []),
         ("noise multiplier", round_down(plan.noise_multiplier, 6)),
         ("randomness", _randomness(evidence)),
     ]
@@ -206,7 +219,7 @@ def _bounds(findings: Findings) -> Section:
     epsilon = findings.epsilon
     alt = (
         f"δ falls as ε grows; the promise is the point ε = {at_most(epsilon.upper)}, "
-        f"δ = {number(findings.delta)}. Marks of the lower bound lie on the line of the upper one."
+        f"δ = {number(findings.delta)}. Crosses mark the lower bound where there is one."
     )
     rows = tuple(
         (number(level), at_least(b.lower), at_most(b.upper)) for level, b in findings.other_deltas
@@ -219,8 +232,13 @@ def _bounds(findings: Findings) -> Section:
         Paragraph(
             f"At δ = {number(findings.delta)} the truth is between "
             f"{at_least(epsilon.lower, 6)} and {at_most(epsilon.upper, 6)}. The upper bound "
-            "is the promise. The lower bound says how much a better proof could still gain: some "
-            "neighbours really are as easy to tell apart, for an attacker who sees every update."
+            "is the promise. The lower bound says how much a better proof could still gain"
+            + (
+                ": some neighbours really are as easy to tell apart, for an attacker who sees all "
+                "that is released."
+                if epsilon.lower > 0
+                else "; for releases known by Rényi divergences alone none is at hand."
+            )
         ),
         Plot(
             "profile",
