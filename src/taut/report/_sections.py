@@ -129,7 +129,7 @@ def _released(evidence: Evidence) -> Section:
                 if evidence.is_mixed
                 else "Every update of the weights counts as published: the noisy mean gradient of "
                 "every step, and with it all that can be computed from these without looking at "
-                "the examples again, such as the final weights, averages of weights, checkpoints and "
+                "the examples again, such as the final weights, their averages, checkpoints and "
                 "the state of the optimizer."
             )
         )
