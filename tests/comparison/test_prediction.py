@@ -8,12 +8,12 @@ import torch
 from comparison.tasks import SETTINGS, task
 
 import taut
-from taut.comparison import Arm, Group, Hybrid, Settings, predict
+from taut.comparison import Arm, Group, Hybrid, Mix, Settings, predict
 from taut.comparison._arms import arms_of
-from taut.comparison._measure import clipped_gradients
+from taut.comparison._measure import clipped_gradients, noise_std
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.noise import SeededForExperiments, one_step
-from taut.training import FlatClip, GroupClip, PrivateGradient
+from taut.training import FlatClip, GroupClip, ModelMix, Plan, PrivateGradient
 
 TASK = task()
 PUBLIC = TASK.gradients(0)
@@ -36,6 +36,20 @@ def test_arms_promise_the_same_at_the_same_compute(row):
     assert plan.adjacency == "add_remove"
 
 
+def test_uniform_noise_of_mixing_counts_as_noise():
+    plan = Plan(
+        examples=300,
+        batch_size=60,
+        steps=5,
+        noise_multiplier=0.5,
+        delta=1e-3,
+        clipping=FlatClip(2.0),
+        mixing=ModelMix(width=6.0),
+    )
+    found = noise_std(plan, {"weight": 100})
+    assert found == pytest.approx(2.0 * math.hypot(0.5, 6.0 / math.sqrt(12)) * 10 / 60)
+
+
 def test_plain_noise_is_that_of_the_accountant():
     found = taut.calibrate(
         lambda sigma: 5 * taut.gaussian(sigma).poisson(rate=0.2), epsilon=3, delta=1e-3
@@ -45,7 +59,9 @@ def test_plain_noise_is_that_of_the_accountant():
     assert plain.noise_std == pytest.approx(found * math.sqrt(dimension) / 60, rel=1e-4)
 
 
-@pytest.mark.parametrize("row", ALL.arms, ids=lambda row: row.arm)
+@pytest.mark.parametrize(
+    "row", [row for row in ALL.arms if row.plan.mixing is None], ids=lambda row: row.arm
+)
 def test_noise_is_what_the_engine_draws(row):
     model, draws = TASK.new_model(0), 400
     engine = PrivateGradient(
@@ -63,6 +79,26 @@ def test_noise_is_what_the_engine_draws(row):
     # The relative deviation of a mean of 400 squared lengths in 34 dimensions is 1.2%, or a few
     # times that where one block has most of the variance.
     assert total / draws == pytest.approx(row.noise_std**2, rel=0.1)
+
+
+def test_mixing_counts_its_uniform_noise():
+    (row,) = predict(SETTINGS, TASK.sizes, arms=[Mix(width=3.0)]).arms
+    plan = row.plan
+    found = taut.compare_mixing(plan.loss, plan.delta)
+    dimension = sum(TASK.sizes.values())
+    expected = found.injected_std * math.sqrt(dimension) / 60
+    assert row.noise_std == pytest.approx(expected, rel=1e-6)
+    assert "times less noise" in row.notes[0]
+    (plain,) = predict(SETTINGS, TASK.sizes, arms=["plain"]).arms
+    assert plan.mixing.width == pytest.approx(3 * plain.plan.noise_multiplier)
+    assert row.noise_std > plain.noise_std
+
+
+def test_mixing_has_no_buffer_and_a_longer_step_for_it():
+    make = Mix().optimizer(lambda p, rate: torch.optim.SGD(p, lr=rate, momentum=0.9))
+    (group,) = make(list(TASK.new_model(0).parameters()), 0.2).param_groups
+    assert group["momentum"] == 0
+    assert group["lr"] == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("name", ["plain", "group", "hybrid"])

@@ -14,15 +14,15 @@ import taut
 from taut._rounding import round_up
 from taut.errors import UnsoundConfiguration
 from taut.report import privacy_report
-from taut.report._document import inline_html, markdown_of, plain, unmarked
-from taut.report._sections import _released
+from taut.report._document import inline_html, plain, unmarked
+from taut.report._evidence import evidence_of
+from taut.report._sections import _beside_mixing, _released
 from taut.report._wording import assumptions, attack_sentence
 
 torch = pytest.importorskip("torch")
 from taut.training import (  # noqa: E402
     FixedSizeSampling,
     FlatClip,
-    L2LInfClip,
     ModelMix,
     Plan,
     PrivateTrainer,
@@ -191,6 +191,24 @@ def test_model_card_is_a_section(report):
 # --- what is not in it ----------------------------------------------------------------------------
 
 
+def test_mixed_weights_release_states_and_no_gradients():
+    mixed = Plan(
+        examples=300,
+        rate=1.0,
+        steps=3,
+        noise_multiplier=5.0,
+        delta=1e-3,
+        clipping=FlatClip(1.0),
+        mixing=ModelMix(5.0),
+    )
+    for plan, published in ((CHEAP, True), (mixed, False)):
+        evidence = evidence_of(result_of(plan), delta=None, description=None, files=())
+        text = str(_released(evidence))
+        assert ("noisy mean gradient of every step" in text) is published
+        assert ("ModelMix(width=5.0" in text) is not published
+        assert bool(_beside_mixing(evidence)) is not published
+
+
 def test_nothing_depends_on_how_many_examples_were_dropped():
     few, many = (
         privacy_report(replace(result_of(CHEAP), dropped_examples=count)) for count in (0, 918273)
@@ -352,25 +370,22 @@ def test_clipping_that_releases_more_is_named():
     assert "The clipping publishes more" in privacy_report(result_of(plan)).to_markdown()
 
 
-def test_mixed_weights_are_what_is_released():
+def test_mixed_weights_are_what_is_seen():
     plan = Plan(
         examples=300,
-        batch_size=30,
-        steps=2,
-        noise_multiplier=1.0,
+        rate=1.0,
+        steps=3,
+        noise_multiplier=5.0,
         delta=1e-3,
-        clipping=L2LInfClip(1.0, 0.5),
-        mixing=ModelMix(width=2.0, spread=4),
+        clipping=FlatClip(1.0),
+        mixing=ModelMix(5.0),
     )
     found = privacy_report(result_of(plan))
     assert found.epsilon == plan.loss.epsilon_bounds(1e-3)
     assert found.statement.endswith("for whoever sees every released state of the weights.")
-    text = markdown_of([_released(found._evidence)])
-    assert "noisy mean gradient of every step" not in text
-    assert "| mixing | `ModelMix(" in text
     claims = [a.claim for a in assumptions(found._evidence, found._findings, "example")]
     assert "random numbers of the mixing stay secret" in " ".join(claims)
-    assert found._alternatives.samplers == found._findings.groups == ()
+    assert found._findings.groups == ()
 
 
 # --- words ----------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Methods side by side, at equal privacy and equal compute: predict, train, recommend."""
 
-from taut.comparison._arms import Arm, ArmSkipped, Group, Hybrid, Normalised, Plain
+from taut.comparison._arms import Arm, ArmSkipped, Group, Hybrid, Mix, Normalised, Plain
 from taut.comparison._compare import compare
 from taut.comparison._comparison import Comparison
 from taut.comparison._prediction import ArmPrediction, Prediction, predict
@@ -19,6 +19,7 @@ __all__ = [
     "Group",
     "Hybrid",
     "Interval",
+    "Mix",
     "Normalised",
     "Plain",
     "Prediction",

@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 import numpy as np
 from torch import Tensor
-from torch.optim import Optimizer
+from torch.optim import SGD, Optimizer
 
 from taut import _validate
 from taut.comparison._settings import Settings
 from taut.noise._public_vectors import Rows
-from taut.training import FlatClip, GroupClip, HybridClip, NormalisedClip, Plan
+from taut.training import FlatClip, GroupClip, HybridClip, ModelMix, NormalisedClip, Plan
 from taut.training._strategy import Strategy
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Group",
     "Hybrid",
     "MakeOptimizer",
+    "Mix",
     "Normalised",
     "Plain",
     "arms_of",
@@ -150,7 +151,41 @@ class Hybrid(Arm):
         return settings.plan(clipping)
 
 
-USUAL: tuple[Arm, ...] = (Plain(), Group(), Normalised(), Hybrid())
+@dataclass(frozen=True)
+class Mix(Arm):
+    """ModelMix: the last two released states mixed at random, with less Gaussian noise for it.
+
+    Args:
+        width: of the uniform noise, in units of the noise that `plain` has.
+
+    Its privacy allows no hidden state of an optimizer: it takes plain SGD, at the learning rate
+    over 1 - momentum, which is where momentum would have gone in the long run.
+    """
+
+    name = "mix"
+
+    width: float = 2.0
+
+    def __post_init__(self) -> None:
+        _validate.positive(width=self.width)
+
+    def plan(self, settings: Settings, sizes: Mapping[str, int], public: Rows | None) -> Plan:
+        clipping = FlatClip(settings.norm)
+        plain = settings.plan(clipping).noise_multiplier
+        return settings.plan(clipping, mixing=ModelMix(width=self.width * plain))
+
+    def optimizer(self, make: MakeOptimizer) -> MakeOptimizer:
+        def plain_sgd(parameters: list[Tensor], learning_rate: float) -> Optimizer:
+            momentum = make(parameters, learning_rate).defaults.get("momentum", 0.0)
+            return SGD(parameters, lr=learning_rate / (1 - momentum))
+
+        return plain_sgd
+
+    def notes(self, plan: Plan) -> tuple[str, ...]:
+        return plan.mixing_notes(plan.steps)
+
+
+USUAL: tuple[Arm, ...] = (Plain(), Group(), Normalised(), Hybrid(), Mix())
 """What is compared unless something else is asked for."""
 
 

@@ -26,8 +26,14 @@ __all__ = ["clipped_gradients", "expected_step", "noise_std"]
 
 
 def noise_std(plan: Plan, sizes: Mapping[str, int]) -> float:
-    """Return the root of the expected squared length of the noise on the mean gradient."""
-    return math.sqrt(_total_variance(plan.noise(sizes), list(sizes.values()))) / _divisor(plan)
+    """Return the root of the expected squared length of the noise on the mean gradient.
+
+    Uniform noise of mixing counts at its least width.
+    """
+    variance = _total_variance(plan.noise(sizes), list(sizes.values()))
+    if plan.mixing is not None:
+        variance *= 1 + (plan.mixing.width / plan.noise_multiplier) ** 2 / 12
+    return math.sqrt(variance) / _divisor(plan)
 
 
 def expected_step(name: str, plan: Plan, sizes: Mapping[str, int], public: Rows) -> OneStep:

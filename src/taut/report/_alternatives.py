@@ -48,11 +48,9 @@ def alternatives(evidence: Evidence, epsilon: float) -> Alternatives:
     """Return alternatives to a run at one price; none for other sums of releases."""
     plan = evidence.plan
     steps = evidence.counted_steps or 0
-    if plan is None or not epsilon > 0:
+    if plan is None or not evidence.has_one_price or not epsilon > 0:
         return Alternatives()
     delta, noise = plan.delta, plan.noise_multiplier
-    if evidence.loss != plan.sampling.loss(noise, plan.examples, steps):
-        return Alternatives()  # several prices, or more than noise that hides gradients
 
     def needed(loss_with: Callable[[float], PrivacyLoss]) -> float | None:
         return _least_noise(loss_with, epsilon, delta, start=noise)

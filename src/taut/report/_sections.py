@@ -113,26 +113,26 @@ def _in_plain_words(evidence: Evidence, findings: Findings, unit: str) -> Sectio
     return Section("plain-words", "In plain words", (), [promised, omitted])
 
 
+_PUBLISHED = (
+    "Every update of the weights counts as published: the noisy mean gradient of every step, and "
+    "with it all that can be computed from these without looking at the examples again, such as "
+    "the final weights, averages of weights, checkpoints and the state of the optimizer."
+)
+_PUBLISHED_MIXED = (
+    "The weights after every step count as published, and with them all that can be computed from "
+    "these without looking at the examples again, such as averages of weights and checkpoints. "
+    "Noisy gradients do not: weights were mixed at random before each step, and whoever learns a "
+    "gradient or the mixing is held by the Gaussian noise alone."
+)
+
+
 def _released(evidence: Evidence) -> Section:
     blocks: list[Block] = []
     if evidence.description is not None:
         blocks.append(Paragraph(plain(evidence.description)))
     plan = evidence.plan
     if plan is not None:
-        blocks.append(
-            Paragraph(
-                "Every state of the weights that a step releases counts as published, mixed with "
-                "uniform noise as the plan says, and with these all that can be computed from them "
-                "without looking at the examples again. The noisy gradients themselves, the random "
-                "numbers of the mixing and the mixed states are not released: who publishes them "
-                "has not kept the promise."
-                if evidence.is_mixed
-                else "Every update of the weights counts as published: the noisy mean gradient of "
-                "every step, and with it all that can be computed from these without looking at "
-                "the examples again, such as the final weights, their averages, checkpoints and "
-                "the state of the optimizer."
-            )
-        )
+        blocks.append(Paragraph(_PUBLISHED if plan.mixing is None else _PUBLISHED_MIXED))
         if plan.clipping.releases_more:
             blocks.append(
                 Paragraph(
@@ -161,8 +161,8 @@ def _settings(evidence: Evidence) -> Table:
         rows.append(("updates in the final weights", f"{evidence.updates}"))
     rows += [
         ("clipping", code(repr(plan.clipping))),
-        *([("mixing", code(repr(plan.mixing)))] if evidence.is_mixed else []),
         ("noise multiplier", round_down(plan.noise_multiplier, 6)),
+        *([] if plan.mixing is None else [("mixing", code(repr(plan.mixing)))]),
         ("randomness", _randomness(evidence)),
     ]
     return Table("How it was trained", ("setting", "value"), tuple(rows))
@@ -412,8 +412,19 @@ def _alternatives(evidence: Evidence, findings: Findings, found: Alternatives) -
             "gradients are clipped (whole, in groups, in subspaces) does not change ε at a given "
             "multiplier; it changes where the noise goes."
         ),
+        *_beside_mixing(evidence),
     ]
     return Section("alternatives", title, blocks)
+
+
+def _beside_mixing(evidence: Evidence) -> list[Block]:
+    if evidence.plan is None or evidence.plan.mixing is None:
+        return []
+    text = (
+        "This run has uniform noise besides, which the multiplier leaves out; the other lines have "
+        "Gaussian noise alone."
+    )
+    return [Paragraph(text)]
 
 
 def _noise(value: float | None) -> str:
