@@ -85,7 +85,7 @@ def test_mask_that_records_share_is_caught():
 
 
 def test_masks_left_out_of_the_engine_are_caught(monkeypatch):
-    monkeypatch.setattr(Masks, "cut", lambda self, rows: rows)
+    monkeypatch.setattr(Masks, "cut", lambda _, rows: rows)
     rarely = TwiceSampling(spread=1.0, coordinate_rate=1 / 16)
     plan = plan_of(steps=4, noise_multiplier=1.0, sampling=rarely, delta=0.05)
     result = audit_plan(plan, trials=150, seed=0)

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from taut.training import FlatClip, PrivateGradient
 from taut.training.models import (
+    LinearProbe,
     ResNet20,
     StandardisedConv2d,
     TanhCNN,
@@ -36,12 +38,13 @@ def test_sizes():
     ("make", "inputs"),
     [
         (TanhCNN, lambda: torch.randn(3, 1, 28, 28)),
+        (lambda: LinearProbe((6, 2, 2), 3, groups=2), lambda: torch.randn(3, 6, 2, 2)),
         (lambda: mlp((5, 4, 2)), lambda: torch.randn(3, 5)),
         (ResNet20, lambda: torch.randn(3, 3, 32, 32)),
         (lambda: WideResNet(10, 1, groups=8), lambda: torch.randn(3, 3, 32, 32)),
         (lambda: TextTransformer(50, 3, 16, 1, 2, 8), lambda: torch.randint(50, (3, 8))),
     ],
-    ids=["cnn", "mlp", "resnet", "wide", "text"],
+    ids=["cnn", "probe", "mlp", "resnet", "wide", "text"],
 )
 def test_back_ends_agree(make, inputs):
     torch.manual_seed(0)
@@ -80,3 +83,28 @@ def test_standardised_kernels_are_centred_and_of_length_one():
 def test_bad_input(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_probe_normalises_within_each_example():
+    model = LinearProbe((6, 2, 2), 3, groups=2)
+    nn.init.normal_(model.head.weight)
+    features = torch.rand(4, 6, 2, 2)
+    scale = torch.tensor([1.0, 10.0, 100.0, 1000.0]).view(-1, 1, 1, 1)
+    torch.testing.assert_close(model(scale * features + 5), model(features), rtol=1e-3, atol=1e-3)
+
+
+def test_probe_begins_at_zero_and_takes_half_precision():
+    scores = LinearProbe(384, 4)(torch.rand(5, 384).half())
+    torch.testing.assert_close(scores, torch.zeros(5, 4))
+
+
+@pytest.mark.parametrize("features", [0, (), (3, 0)])
+def test_probe_refuses_empty_features(features):
+    with pytest.raises(ValueError, match="features must be"):
+        LinearProbe(features, 2)
+
+
+@pytest.mark.parametrize("groups", [0, 4])
+def test_probe_refuses_groups_that_do_not_divide_channels(groups):
+    with pytest.raises(ValueError, match="groups must divide"):
+        LinearProbe((6, 2, 2), 2, groups=groups)

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from taut.errors import UnsoundConfiguration
-from taut.training._clipping import Clipping, NormClipping, RowClipping
+from taut.training._clipping import Clipping, FlatClip, NormClipping, RowClipping
 from taut.training._masks import Masks
+from taut.training._quantile_clip import QuantileClip
 from taut.training._records import Record, parts_of
 from taut.training._tape import in_full_precision
 
-__all__ = ["ClippedSum", "clipped_sum"]
+__all__ = ["ClippedSum", "VotingSum", "clipped_sum"]
 
 
 class ClippedSum(ABC):
@@ -37,6 +38,16 @@ class ClippedSum(ABC):
         self.expected = expected
         self.dropped = 0
         """Examples of this logical batch that contributed zero; not for publication."""
+
+    @property
+    def norm(self) -> float | None:
+        """The bound of this logical batch, if it changes from one to the next; public."""
+        return None
+
+    @property
+    def votes(self) -> Tensor | None:
+        """What is counted beside the sum for the next bound, if it changes; not yet noisy."""
+        return None
 
     @property
     def device(self) -> torch.device:
@@ -64,6 +75,11 @@ class ClippedSum(ABC):
         ]
         self.clear()
         return totals
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no example was added to this logical batch."""
+        return all(total is None for total in self._totals())
 
     def clear(self) -> None:
         """Forget what was added, as if no example had been seen."""
@@ -99,6 +115,8 @@ def clipped_sum(
         )
     if isinstance(clipping, RowClipping):
         return _SumOfRows(clipping, parameters, groups, expected, masks)
+    if isinstance(clipping, QuantileClip):
+        return VotingSum(clipping, parameters, groups, expected)
     assert isinstance(clipping, NormClipping)
     return _WeightedSum(clipping, parameters, groups, expected)
 
@@ -118,7 +136,8 @@ class _WeightedSum(ClippedSum):
         self._sums: dict[Tensor, Tensor] = {}
 
     def _add(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> None:
-        weights = self._weights(records, batch, scale)
+        squares = self._squares(records, batch, scale)
+        weights = self._clipping.weights(squares).mul_(scale / self.expected)
         for parameter, record in records.items():
             part = record.weighted_sum(weights[self.group_of[parameter]])
             if parameter in self._sums:
@@ -126,8 +145,8 @@ class _WeightedSum(ClippedSum):
             else:
                 self._sums[parameter] = part
 
-    def _weights(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> Tensor:
-        """Return clipping weights over the expected batch size, of shape (groups, batch)."""
+    def _squares(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> Tensor:
+        """Return squared norms, of shape (groups, batch): zero for examples that are dropped."""
         norms: list[list[Tensor]] = [[] for _ in range(max(self.group_of.values()) + 1)]
         for parameter, record in records.items():
             norms[self.group_of[parameter]].append(record.squared_norms())
@@ -140,13 +159,66 @@ class _WeightedSum(ClippedSum):
             squares[:, lost] = 0.0
             for record in records.values():
                 record.drop(lost)
-        return self._clipping.weights(squares).mul_(scale / self.expected)
+        return squares
 
     def _totals(self) -> list[Tensor | None]:
         return [self._sums.get(parameter) for parameter in self.parameters]
 
     def _forget(self) -> None:
         self._sums.clear()
+
+
+class VotingSum(_WeightedSum):
+    """For a bound that follows a quantile: every example also votes on the bound.
+
+    A gradient that is no longer than the bound counts one half, a longer one minus one half, and
+    one that is not finite nothing.
+    """
+
+    def __init__(
+        self,
+        clipping: QuantileClip,
+        parameters: Sequence[Tensor],
+        groups: Sequence[int],
+        expected: float,
+    ) -> None:
+        super().__init__(clipping, parameters, groups, expected)
+        self._quantile = clipping
+        self._norm = clipping.norm
+        self._votes = self._no_votes()
+
+    @property
+    def norm(self) -> float:
+        """The bound of this logical batch."""
+        return self._norm
+
+    @norm.setter
+    def norm(self, norm: float) -> None:
+        self._norm, self._clipping = norm, FlatClip(norm)
+
+    @property
+    def votes(self) -> Tensor:
+        """The votes of this logical batch, which are as private as gradients."""
+        return self._votes
+
+    def move(self, votes: float) -> None:
+        """Set the bound of the next logical batch, from noisy votes on the last one."""
+        self.norm = self._quantile.moved(self.norm, votes)
+
+    def _squares(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> Tensor:
+        before = self.dropped
+        squares = super()._squares(records, batch, scale)
+        lost = self.dropped - before
+        short = (squares[0] <= self.norm**2).sum()
+        self._votes = self._votes + (short - lost) - 0.5 * (batch - lost)
+        return squares
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._votes = self._no_votes()
+
+    def _no_votes(self) -> Tensor:
+        return torch.zeros((), dtype=self.dtype, device=self.device)
 
 
 class _SumOfRows(ClippedSum):

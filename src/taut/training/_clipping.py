@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -45,6 +45,10 @@ class Clipping(Strategy):
     It clips by norms (`NormClipping`) or by coordinates (`RowClipping`).
     """
 
+    releases_more: ClassVar[bool] = False
+    """Whether a step releases something beside the sum of gradients. What hides the sum better than
+    its noise, such as mixing models, does not hide that."""
+
     @abstractmethod
     def groups(self, names: Sequence[str]) -> list[int]:
         """Return for every parameter, by name, the number of its group, from zero up."""
@@ -55,6 +59,11 @@ class Clipping(Strategy):
 
         Coordinates are ordered by group, and by parameter within a group.
         """
+
+    def fitted(self, batch_size: float) -> Self:
+        """Return the clipping for batches of this expected size; most serve all of them."""
+        del batch_size
+        return self
 
     def noise(self, names: Sequence[str], sizes: Sequence[int], multiplier: float) -> StepNoise:
         """Return the noise that hides a member of `sensitivity`, at a noise multiplier.

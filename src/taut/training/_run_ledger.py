@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from taut import _validate
 from taut.accounting import PrivacyLoss
-from taut.errors import BudgetExceeded, UnsoundConfiguration
+from taut.errors import BudgetExceeded, RunInUse, UnsoundConfiguration
 from taut.training._file_lock import lock
 from taut.training._plan import Plan
 from taut.training._run_history import SCHEMA, RunHistory
@@ -43,7 +43,7 @@ class RunLedger:
     one was recorded before; see `RunHistory`. Two processes cannot write to one ledger.
 
     Raises:
-        UnsoundConfiguration: if another process has the file open.
+        RunInUse: if another process has the file open.
         AdjacencyMismatch: if the file holds steps for another relation.
         ValueError: if the file is damaged.
 
@@ -195,7 +195,7 @@ class RunLedger:
         self._file = os.open(path, flags, 0o644)
         try:
             if not lock(self._file):
-                raise UnsoundConfiguration(
+                raise RunInUse(
                     f"the ledger {os.fspath(path)!r} is open elsewhere, in another process or in "
                     "this one: a run is counted in one place only. Wait for that process or end "
                     "it, or give this run a ledger of its own"

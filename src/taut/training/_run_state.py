@@ -16,9 +16,11 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
 from taut.training._ema import MovingAverage
 from taut.training._loader import PrivateLoader
-from taut.training._masks import Masks
+from taut.training._materialised import LossFunction
 from taut.training._plan import Plan
+from taut.training._private_gradient import PrivateGradient
 from taut.training._processes import Processes
+from taut.training._refresh import Refresh
 from taut.training._run_ledger import RunLedger
 
 __all__ = ["RunState"]
@@ -28,8 +30,9 @@ __all__ = ["RunState"]
 class RunState:
     """The parts of a run that change from step to step.
 
-    **Guarantee**: `saved` holds released weights, what an optimizer made of noisy gradients, and
-    counts. The states of generators are in it for experiments with a seed alone.
+    **Guarantee**: `saved` holds released weights, what an optimizer made of noisy gradients, the
+    clipping norm that was released, and counts. The states of generators are in it for experiments
+    with a seed alone.
     """
 
     plan: Plan
@@ -41,7 +44,9 @@ class RunState:
     loader: PrivateLoader
     noise: RandomSource
     processes: Processes
-    masks: Masks | None = None
+    gradient: PrivateGradient
+    refresh: Refresh | None = None
+    losses: LossFunction | None = None
 
     def saved(self, step: int) -> dict[str, Any]:
         """Return what a checkpoint holds after `step` updates."""
@@ -54,6 +59,8 @@ class RunState:
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
+            "gradient": self.gradient.state_dict(),
+            "refresh": None if self.refresh is None else self.refresh.state_dict(),
             "loader": json.dumps(self.processes.gathered(self.loader.state_dict())),
             "noise": json.dumps(self.noise.state_dict()) if seeded else None,  # type: ignore[attr-defined]
             "masks": self._states_of_masks() if seeded else None,
@@ -89,25 +96,29 @@ class RunState:
                 raise ValueError(
                     f"{argument} must be given again if and only if the run began with one"
                 )
+        if self.refresh is not None and saved["refresh"]["step"] is not None:
+            assert self.losses is not None
+            self.refresh.load_state_dict(saved["refresh"], self.losses)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         if self.scheduler is not None:
             self.scheduler.load_state_dict(saved["scheduler"])
         if self.average is not None:
             self.average.load_state_dict(saved["average"])
+        self.gradient.load_state_dict(saved["gradient"])
         self.loader.load_state_dict(self._own(json.loads(saved["loader"])))
         if saved["noise"] is not None and isinstance(self.noise, SeededForExperiments):
             self.noise.load_state_dict(json.loads(saved["noise"]))
             torch.set_rng_state(saved["torch"][self.processes.rank])
-            if self.masks is not None and saved.get("masks") is not None:
-                self.masks.load_state_dict(json.loads(saved["masks"])[self.processes.rank])
+            if self.gradient.masks is not None and saved.get("masks") is not None:
+                self.gradient.masks.load_state_dict(json.loads(saved["masks"])[self.processes.rank])
         return int(saved["step"])
 
     def _states_of_masks(self) -> str | None:
         """Return where every process's masks stand; alone they share the noise's source."""
-        if self.masks is None or self.processes.group is None:
+        if self.gradient.masks is None or self.processes.group is None:
             return None
-        return json.dumps(self.processes.gathered(self.masks.state_dict()))
+        return json.dumps(self.processes.gathered(self.gradient.masks.state_dict()))
 
     def _own(self, states: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the state of this process's loader."""

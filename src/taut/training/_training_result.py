@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from taut._rounding import round_down, round_up
-from taut.accounting import Adjacency, Bounds, PrivacyLoss
+from taut.accounting import Adjacency, Bounds, MixingComparison, PrivacyLoss
 from taut.errors import UnsoundConfiguration
 from taut.training._plan import Plan
 from taut.training._run_history import RunHistory
@@ -95,6 +95,16 @@ class TrainingResult:
         return self.plan.sampling.name
 
     @property
+    def mixing(self) -> MixingComparison | None:
+        """What the noise costs beside Gaussian noise alone, if released weights were mixed."""
+        plan = self.plan
+        if plan.mixing is None:
+            return None
+        return plan.mixing.comparison(
+            plan.noise_multiplier, plan.sampling, self.counted_steps, plan.delta
+        )
+
+    @property
     def statement(self) -> str:
         """The promise in words, for a model card."""
         plan = self.plan
@@ -108,6 +118,10 @@ class TrainingResult:
             f"differentially private under {self.adjacency} adjacency, for whoever sees every "
             f"update; certified {below} <= epsilon <= {above} at delta={self.delta!r}."
         )
+        if plan.mixing is not None:
+            notes = plan.mixing_notes(self.counted_steps)
+            text += f" Released weights were mixed by {plan.mixing!r}. For comparison: "
+            text += "; ".join(notes) + "."
         if self.stopped_at_budget:
             text += f" Stopped at the budget after {self.steps} of {plan.steps} planned updates."
         comparison = plan.sampling.comparison(
@@ -124,6 +138,7 @@ class TrainingResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready description from which the promise can be recomputed."""
+        mixed = {} if self.mixing is None else {"mixing": asdict(self.mixing)}
         return {
             "schema": SCHEMA,
             "steps": self.steps,
@@ -137,6 +152,7 @@ class TrainingResult:
             "statement": self.statement,
             "plan": self.plan.to_dict(),
             "loss": self.loss.to_dict(),
+            **mixed,
         }
 
     def to_json(self) -> str:
