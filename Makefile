@@ -21,11 +21,11 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Preparing $(VENV) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt torch==2.13.0
-	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[cli,report,secure,torch,dev,docs]'
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[cli,demo,report,secure,torch,dev,docs]'
 	@touch $@
 
-demo: $(READY) ## Run the accounting tour; the plot lands in build/
-	@$(BIN)/python examples/accounting_tour.py
+demo: $(READY) ## Train a private model of digits; its report lands in report/
+	@$(BIN)/python examples/demo.py
 
 test: lint docs ## Lint, documentation, and all tests but the slow ones
 	@$(BIN)/python -m pytest -q -n auto
@@ -58,5 +58,5 @@ bench: $(BENCH_READY) ## Compare with other tools (BENCH=amplification or noise,
 	@$(BENCH_VENV)/bin/python benchmarks/$(BENCH).py $(ARGS)
 
 clean: ## Remove everything that was built, the environments included
-	rm -rf $(VENV) $(BENCH_VENV) build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH_VENV) build dist report site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -82,14 +82,13 @@ def probe(data: Data) -> nn.Module:
 
 
 RECIPES = {
-    recipe.dataset: recipe
-    for recipe in (
-        Recipe("mnist", cnn, batch_size=2048, epochs=40, learning_rate=4.0, goal=0.98),
-        Recipe("fashion_mnist", cnn, batch_size=2048, epochs=40, learning_rate=4.0, goal=0.86),
-        Recipe(
-            "cifar10_scattering", probe, batch_size=8192, epochs=60, learning_rate=2.0, goal=0.66
-        ),
-    )
+    "mnist": Recipe("mnist", cnn, batch_size=2048, epochs=40, learning_rate=4.0, goal=0.98),
+    "fashion_mnist": Recipe(
+        "fashion_mnist", cnn, batch_size=2048, epochs=40, learning_rate=4.0, goal=0.86
+    ),
+    "cifar10": Recipe(
+        "cifar10_scattering", probe, batch_size=8192, epochs=60, learning_rate=2.0, goal=0.66
+    ),
 }
 
 

@@ -1,6 +1,6 @@
 """A tour of privacy accounting: what a training run costs, and how much noise a budget needs.
 
-Run it with ``make demo``; the plot lands in ``build/delta_of_epsilon.png``.
+The plot lands in ``build/delta_of_epsilon.png``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """The examples run from start to end."""
 
+import json
+import re
 import runpy
 from pathlib import Path
 
@@ -16,6 +18,17 @@ def test_accounting_tour_prints_bounds_and_saves_a_plot(tmp_path, capsys):
     assert printed.count("<= epsilon <=") == 2
     assert "certified epsilon" in printed
     assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_ends_with_a_promise_and_a_report(tmp_path, capsys):
+    main = runpy.run_path(str(EXAMPLES / "demo.py"))["main"]
+    arguments = ["--run-dir", str(tmp_path / "run"), "--report", str(tmp_path / "report")]
+    assert main([*arguments, "--epochs", "10"]) > 0.5
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "epsilon spent" in printed
+    assert re.search(r"certified 2\.99[0-9]* <= epsilon <= (2\.99|3\.0)", printed)
+    assert "they recognise at most" in printed
+    assert "Handwritten digits" in (tmp_path / "report" / "index.html").read_text()
 
 
 def test_train_mnist_prints_a_promise_and_an_accuracy(tmp_path, monkeypatch, capsys):
@@ -40,3 +53,17 @@ def test_train_mnist_says_where_data_belong(tmp_path, monkeypatch):
     main = runpy.run_path(str(EXAMPLES / "train_mnist.py"))["main"]
     with pytest.raises(SystemExit, match="Set TAUT_DATA"):
         main(["--dataset", "fashion_mnist"])
+
+
+@pytest.mark.parametrize("notebook", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_run_and_are_saved_without_outputs(notebook, tmp_path, monkeypatch):
+    monkeypatch.setenv("QUICK", "1")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert not cell["outputs"]
+            exec(compile("".join(cell["source"]), str(notebook), "exec"), namespace)
+    assert cells[0]["source"][0].startswith("# ")

@@ -40,7 +40,8 @@ def test_help_needs_no_numpy():
     statement = """
 from typer.testing import CliRunner
 from taut.cli._app import app
-for command in ("", "epsilon", "delta", "calibrate"):
+from typer.main import get_command
+for command in ("", *get_command(app).commands):
     assert CliRunner().invoke(app, [*command.split(), "--help"]).exit_code == 0
 """
     assert "numpy" not in modules_after(statement)

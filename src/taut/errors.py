@@ -5,6 +5,7 @@
     TautError
     ├── AdjacencyMismatch       two relations in one sum
     ├── UnsoundConfiguration    a theorem's assumption does not hold
+    │   └── RunInUse            another process counts the same run
     ├── BudgetExceeded          a release would spend more than the budget
     └── InfeasibleBudget        no parameter in the searched range meets the target
 
@@ -23,6 +24,7 @@ __all__ = [
     "AdjacencyMismatch",
     "BudgetExceeded",
     "InfeasibleBudget",
+    "RunInUse",
     "TautError",
     "UnsoundConfiguration",
 ]
@@ -38,6 +40,10 @@ class AdjacencyMismatch(TautError):
 
 class UnsoundConfiguration(TautError):
     """The requested combination has no valid theorem; the message names the way out."""
+
+
+class RunInUse(UnsoundConfiguration):
+    """Another process has the ledger of the run open; wait for it, or end it."""
 
 
 class BudgetExceeded(TautError):

@@ -53,16 +53,16 @@ def test_wrong_clip_norm_in_the_engine_is_caught(monkeypatch):
 
 
 def test_noise_in_every_part_is_caught(monkeypatch):
-    absorb = PrivateGradient._absorb
+    absorb = PrivateGradient.absorb
 
-    def noisy(self, records, batch, scale=1.0):
-        absorb(self, records, batch, scale)
+    def noisy(self, batch, *, scale=1.0):
+        absorb(self, batch, scale=scale)
         for parameter, noise in zip(
             self._parameters, self._noise([p.shape for p in self._parameters]), strict=True
         ):
-            self._add(parameter, noise)
+            self._sum._sums[parameter] += noise
 
-    monkeypatch.setattr(PrivateGradient, "_absorb", noisy)
+    monkeypatch.setattr(PrivateGradient, "absorb", noisy)
     result = audit_plan(POISSON, trials=40, seed=0, max_physical_batch_size=2)
     assert not result.violations
     assert result.mismatches

@@ -1,5 +1,6 @@
 """The command as a whole: version, help, and the hint when its extra is missing."""
 
+import os
 import subprocess
 import sys
 
@@ -21,6 +22,61 @@ def test_help_shows_an_example_that_works(run, command):
     result = run(line)
     assert result.exit_code == 0
     assert "certified upper bound" in result.stdout
+
+
+COMMANDS = (
+    "epsilon",
+    "delta",
+    "calibrate",
+    "samplers",
+    "noise",
+    "plan",
+    "train",
+    "resume",
+    "report",
+    "compare",
+    "verify",
+    "doctor",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_an_example_and_speaks_json(run, command):
+    text = run(f"{command} --help").stdout
+    assert f"Example: taut {command}" in text
+    assert "--json" in text
+
+
+def test_the_list_of_commands_is_whole():
+    from taut.cli._app import app
+
+    assert {found.callback.__name__ for found in app.registered_commands} == set(COMMANDS)
+
+
+def test_help_is_instant():
+    """Counted in processor time, which other work on the machine hardly touches."""
+    code = "import time; from taut.cli import main; import atexit\n"
+    code += "atexit.register(lambda: print(time.process_time())); main()"
+    spent = []
+    for _ in range(3):
+        completed = subprocess.run(
+            [sys.executable, "-c", code, "--help"], capture_output=True, text=True, check=True
+        )
+        spent.append(float(completed.stdout.split()[-1]))
+    assert min(spent) < 0.5
+
+
+def test_shells_are_offered_completion(run):
+    assert "--install-completion" in run("--help").stdout
+    completed = subprocess.run(
+        [sys.executable, "-m", "taut"],
+        env={"_TAUT_COMPLETE": "complete_bash", "COMP_WORDS": "taut ver", "COMP_CWORD": "1"}
+        | dict(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert completed.stdout.split() == ["verify"]
 
 
 def test_module_is_the_command():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from noise.words import Words
 from scipy import stats
 
 import taut
@@ -16,7 +17,6 @@ from taut.noise import (
     Box,
     FiniteSet,
     L2Ball,
-    RandomSource,
     SeededForExperiments,
     gaussian_with_scales,
     optimal_gaussian,
@@ -67,23 +67,6 @@ def mp_magnitude(kind, tail):
         step = (-mpmath.log(mass) - wanted) / hazard
         point -= step
     return point
-
-
-class Words(RandomSource):
-    """The words that it is given, and an error when they are used up."""
-
-    secure = False
-
-    def __init__(self, words):
-        self.words = list(words)
-        self.used = 0
-
-    def bytes(self, n):
-        count = n // 8
-        self.used += count
-        drawn, self.words = self.words[:count], self.words[count:]
-        assert len(drawn) == count, "more words drawn than expected"
-        return b"".join(int(word).to_bytes(8, "little") for word in drawn)
 
 
 class TestDistribution:

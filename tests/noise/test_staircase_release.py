@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noise.words import Words
 from scipy import integrate, stats
 
 from taut.noise import (
     Box,
     L1Ball,
-    RandomSource,
     SeededForExperiments,
     recommend,
     staircase,
@@ -24,23 +24,6 @@ from taut.noise._staircase_release import RoundedStaircase, balls_tail_bounds, d
 
 MOST = 2**64 - 1
 words_of = st.integers(0, MOST)
-
-
-class Words(RandomSource):
-    """The words that it is given, and an error when they are used up."""
-
-    secure = False
-
-    def __init__(self, words):
-        self.words = [int(word) for word in words]
-        self.used = 0
-
-    def bytes(self, n):
-        count = n // 8
-        drawn = self.words[self.used : self.used + count]
-        assert len(drawn) == count, "more words drawn than expected"
-        self.used += count
-        return b"".join(word.to_bytes(8, "little") for word in drawn)
 
 
 def length_in_ball(low, high, radius):

@@ -191,3 +191,28 @@ class TestRefusals:
         spaces = public_subspaces(np.eye(6), [2], provenance="released")
         with pytest.raises(ValueError, match="at most 2"):
             spaces.split([3])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gram_finds_the_exact_subspaces(dtype):
+    random = np.random.default_rng(11)
+    rows = (random.normal(size=(30, 400)) * np.geomspace(1, 1e-3, 400)).astype(dtype)
+    spaces = public_subspaces(rows, [2, 5], provenance="public", method="gram")
+    _, sizes, right = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
+    assert spaces.singular_values == pytest.approx(sizes[:7], rel=1e-8)
+    for part in (slice(2), slice(2, 7)):
+        overlap = np.linalg.svd(spaces.basis[:, part].T @ right[part].T, compute_uv=False)
+        assert overlap == pytest.approx(np.ones(overlap.size), abs=1e-9)
+    assert spaces.basis.T @ spaces.basis == pytest.approx(np.eye(7), abs=1e-13)
+
+
+def test_gram_stays_orthonormal_and_sees_the_rank_where_values_are_small():
+    random = np.random.default_rng(12)
+    left, right = (np.linalg.qr(random.normal(size=(n, 12))).Q for n in (20, 300))
+    rows = (left * np.geomspace(1, 1e-6, 12)) @ right.T
+    spaces = public_subspaces(rows, [12], provenance="public", method="gram")
+    assert spaces.basis.T @ spaces.basis == pytest.approx(np.eye(12), abs=1e-13)
+    with pytest.raises(ValueError, match="numerical rank of the vectors, 12, got 13"):
+        public_subspaces(rows, [13], provenance="public", method="gram")
+    with pytest.raises(ValueError, match="method must be"):
+        public_subspaces(rows, [2], provenance="public", method="svd")

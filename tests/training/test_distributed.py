@@ -23,12 +23,15 @@ from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import SecureGenerator, SeededForExperiments
 from taut.training import (
     Callback,
+    CountedNoise,
     FixedSizeSampling,
     FlatClip,
+    IndependentNoise,
     PoissonSampling,
     PrivateGradient,
     PrivateLoader,
     PrivateTrainer,
+    QuantileClip,
     RunHistory,
     RunLedger,
     SharedLedger,
@@ -181,12 +184,13 @@ def counted(path):
 
 
 class KeepRun(Callback):
-    """Keeps the run as it was after the fourth step, without what was counted."""
+    """Keeps the run as if it had been stopped after the fourth of six steps."""
 
     def on_step_end(self, trainer, event):
         if event.step == 5:
             shutil.copytree(trainer._files.directory, f"{trainer._files.directory} kept")
-            Path(f"{trainer._files.directory} kept", "ledger.jsonl").unlink()
+            with Path(f"{trainer._files.directory} kept", "ledger.jsonl").open("a") as ledger:
+                ledger.write('{"return": 2}\n')
 
 
 def fitted(folder):
@@ -240,6 +244,35 @@ def looped(kind):
     return calls, private.ledger.steps, private.get_epsilon(1e-3), float((after - before).norm())
 
 
+def moved(kind, batches):
+    """Return the bounds after steps on physical batches, without noise and with it."""
+    clipping = QuantileClip(0.5, batch_size=10.0)
+    silent = CountedNoise(IndependentNoise((0.0,), (0,) * 4), 0.0)
+    inputs, labels = data().tensors
+    found = {}
+    for name, drawn_noise in {
+        "silent": silent,
+        "noisy": clipping.noise(list("abcd"), [1] * 4, 1.0),
+    }.items():
+        step = PrivateGradient(
+            wrapped(model(), kind), clipping, noise=drawn_noise, expected_batch_size=10.0
+        )
+        found[name] = []
+        for parts in batches:
+            for part in parts:
+                step.accumulate_batch(inputs[part], labels[part], cross_entropy)
+            step.finish()
+            found[name].append(step.clipping_norm)
+    return found
+
+
+def other_bound(rank):
+    clipping = QuantileClip(0.5, batch_size=10.0)
+    noise = clipping.noise(["weight", "bias"], [4, 2], 1.0)
+    step = PrivateGradient(nn.Linear(2, 2), clipping, noise=noise, expected_batch_size=10.0)
+    step.load_state_dict({"clipping_norm": 1.0 + rank})
+
+
 def refusal(action):
     try:
         action()
@@ -291,6 +324,7 @@ def refusals(rank, folder):
         "ledger of one": refusal(lambda: loop_with(RunLedger(None, plan()))),
         "partly sharded": refusal(partly_sharded),
         "penalty": refusal(with_penalty),
+        "other bound": refusal(lambda: other_bound(rank)),
         "sharded run": refusal(sharded_run),
     }
 
@@ -304,6 +338,7 @@ def everything(rank, folder):
         found["trained", kind] = trained(net, PARTS[rank])
         wide = nn.Sequential(nn.Linear(30, 41), nn.Linear(41, 1))
         found["noise", kind] = noise(wrapped(wide, kind))
+        found["bounds", kind] = moved(kind, PARTS[rank])
         found["seeded noise", kind] = noise(wrapped(even(), kind), SeededForExperiments(seed=7))
     found["materialised"] = trained(model(), PARTS[rank], backend="materialised")
     with warnings.catch_warnings(action="ignore"):  # about views, which are not changed in place
@@ -404,6 +439,19 @@ def test_seeded_noise_is_that_of_one_process(ranks, kind):
     assert torch.equal(ranks[1]["seeded noise", kind], expected)
 
 
+# --- one bound for all ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bound_that_follows_a_quantile_is_the_same_in_all_processes(ranks, kind):
+    expected = moved("plain", [a + b for a, b in zip(*PARTS, strict=True)])["silent"]
+    found = ranks[0]["bounds", kind]
+    assert found == ranks[1]["bounds", kind]
+    assert found["silent"] == expected
+    assert len({0.5, *expected}) == len({0.5, *found["noisy"]}) == 4
+    assert not set(found["noisy"]) & set(expected)
+
+
 # --- batches ---------------------------------------------------------------------------------
 
 
@@ -474,7 +522,7 @@ def test_steps_are_counted_once_and_before_anyone_goes_on(ranks):
 def test_trainer_of_two_processes_keeps_one_run(ranks):
     for epsilon, steps, weights, resumed, names in (found["trainer"] for found in ranks):
         assert epsilon == pytest.approx(plan(batch_size=3).epsilon, rel=1e-9)
-        assert steps == 6  # the ledger was left behind: the checkpoint knows of four steps
+        assert steps == 6  # four that the ledger knew of, and two more
         assert torch.equal(weights, ranks[0]["trainer"][2])
         assert torch.equal(weights, resumed)
         assert names[0] == "0.weight"
@@ -502,6 +550,7 @@ def test_loops_of_users_wait_for_each_other(ranks, kind):
         ("ledger of one", "open a SharedLedger"),
         ("partly sharded", "is not sharded while others are"),
         ("penalty", "gradient outside of its layer"),
+        ("other bound", "the clipping norm must be the same"),
         ("sharded run", "run_dir holds whole models"),
     ],
 )

@@ -160,9 +160,6 @@ class TwoNorms(Clipping):
     def groups(self, names):
         return [int("bias" in name) for name in names]
 
-    def weights(self, squared_norms):
-        raise NotImplementedError
-
     def sensitivity(self, names, sizes):
         ranks = [0, 0]
         for group, size in zip(self.groups(names), sizes, strict=True):

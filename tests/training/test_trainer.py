@@ -33,6 +33,7 @@ from taut.training import (
     Plan,
     PrivateLoader,
     PrivateTrainer,
+    TensorBoardLog,
     TrainingResult,
 )
 
@@ -259,6 +260,17 @@ def test_callbacks_hear_of_steps_epochs_and_the_end(tmp_path):
     assert [row["step"] for row in rows] == ["2", "4", "6"]
     assert float(rows[-1]["epsilon"]) == pytest.approx(plan().epsilon)
     assert rows[0].keys() == {"step", "epoch", "epsilon"}
+
+
+def test_epsilon_is_logged_for_tensorboard(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    trained(model(), plan(), callbacks=[TensorBoardLog(tmp_path, every=2)])
+    board = EventAccumulator(str(tmp_path)).Reload()
+    assert board.Tags()["scalars"] == ["privacy/epsilon"]
+    points = board.Scalars("privacy/epsilon")
+    assert [point.step for point in points] == [2, 4, 6]
+    assert points[-1].value == pytest.approx(plan().epsilon, rel=1e-6)
 
 
 def test_run_files_hold_no_private_loss_unless_asked(tmp_path):

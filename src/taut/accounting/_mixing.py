@@ -24,7 +24,10 @@ _STEP = 0.02  # of the trapezoid rule, in standard deviations
 
 @dataclass(frozen=True)
 class MixingComparison:
-    """Mixed noise beside Gaussian noise, all epsilons from Renyi divergences alike.
+    """Mixed noise beside Gaussian noise.
+
+    From :func:`compare_mixing`, all epsilons come from Renyi divergences alike; the results of
+    training runs have those that plans promise.
 
     Attributes:
         epsilon: of the mixed noise.

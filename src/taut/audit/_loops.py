@@ -13,6 +13,7 @@ from taut.audit._audit import collect, enough, judge, seeds
 from taut.audit._claim import Claim
 from taut.audit._crafted import Craft, Rows, crafted, likelihood_ratios
 from taut.audit._result import AuditResult
+from taut.errors import UnsoundConfiguration
 
 if TYPE_CHECKING:
     from taut.training import Plan
@@ -54,6 +55,7 @@ def audit_loop(
 
     Raises:
         ValueError: if the loop returns other shapes than the plan says, or crafts do not fit.
+        UnsoundConfiguration: for a plan that mixes weights.
 
     Example:
         >>> import numpy as np
@@ -76,6 +78,11 @@ def audit_loop(
         >>> audit_loop(loop, plan, trials=200, seed=0).passed  # divides by the size of the batch
         False
     """
+    if plan.mixing is not None:
+        raise UnsoundConfiguration(
+            "a plan that mixes weights promises nothing about gradients, which this audit looks "
+            "at; audit the same plan without mixing, or states by audit_training"
+        )
     scale = plan.noise_scales({"weight": dimension})[0] / plan.batch_size
     norm = scale * plan.batch_size / plan.noise_multiplier
     adjacency = plan.adjacency

@@ -16,4 +16,4 @@ def main() -> None:
         if error.name not in ("typer", "rich"):
             raise
         sys.exit("The taut command needs an extra: pip install 'taut[cli]'")
-    app()
+    app(prog_name="taut")

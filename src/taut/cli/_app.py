@@ -6,15 +6,20 @@ import typer
 
 import taut
 from taut.cli._calibrate import calibrate
+from taut.cli._compare import compare
 from taut.cli._delta import delta
+from taut.cli._doctor import doctor
 from taut.cli._epsilon import epsilon
 from taut.cli._noise import noise
+from taut.cli._plan import plan
+from taut.cli._report import report
 from taut.cli._samplers import samplers
+from taut.cli._train import resume, train
+from taut.cli._verify import verify
 
 app = typer.Typer(
     name="taut",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -42,3 +47,10 @@ app.command()(delta)
 app.command()(calibrate)
 app.command()(samplers)
 app.command()(noise)
+app.command()(plan)
+app.command()(train)
+app.command()(resume)
+app.command()(report)
+app.command()(verify)
+app.command()(doctor)
+app.command()(compare)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,17 +13,31 @@ import typer
 
 import taut
 from taut._rounding import round_down, round_up
-from taut.errors import TautError
+from taut.errors import RunInUse, TautError
+
+NEGATIVE = 1
+"""Exit code of a command that worked, and whose answer is no."""
+MISTAKE = 2
+"""Exit code of a command that could not be carried out as it was given."""
+IN_USE = 3
+"""Exit code if another process trains the same run."""
+INTERRUPTED = 130
+"""Exit code of a run that was interrupted from the keyboard."""
 
 
 @contextmanager
 def mistakes_explained() -> Iterator[None]:
-    """Turn what the library refuses into a message on stderr and exit code 2."""
+    """Turn what the library refuses into a message on stderr and an exit code."""
     try:
         yield
-    except (TautError, ValueError, OSError) as error:
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        print("Error: training needs PyTorch: pip install 'taut[torch]'", file=sys.stderr)
+        raise typer.Exit(MISTAKE) from None
+    except (TautError, ValueError, OSError, ImportError) as error:
         print(f"Error: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
+        raise typer.Exit(IN_USE if isinstance(error, RunInUse) else MISTAKE) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +100,22 @@ class Answer:
         return ", ".join(
             [name, *(f"{key.replace('_', ' ')} {value}" for key, value in details.items())]
         )
+
+
+def print_json(data: object) -> None:
+    """Write JSON to stdout."""
+    print(json.dumps(json_numbers(data), indent=2))
+
+
+def print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """Write words and what they stand for to stdout, in two columns."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for word, meaning in rows:
+        table.add_row(word, meaning)
+    Console(highlight=False, markup=False, emoji=False).print(table)
 
 
 def json_numbers(data: object) -> object:

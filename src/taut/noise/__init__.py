@@ -10,6 +10,8 @@ from taut.noise._balls import L1Ball, L2Ball, LInfBall, LpIntersection
 from taut.noise._block_suggestion import BlockSuggestion
 from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
+from taut.noise._clip_advice import ClipNormAdvice, advise_clip_norm, estimate_kappa
+from taut.noise._clip_bias import ClipBias, ClipBiasReport, clipped_descent, explore_clip_bias
 from taut.noise._discrete import discrete_gaussian_noise, discrete_laplace_noise
 from taut.noise._disparity import Disparity, disparity, laplace_threshold, majorises
 from taut.noise._finite_sets import FiniteSet, Polytope
@@ -42,6 +44,9 @@ __all__ = [
     "Blocks",
     "Box",
     "Certificate",
+    "ClipBias",
+    "ClipBiasReport",
+    "ClipNormAdvice",
     "Disparity",
     "FiniteSet",
     "GaussianNoise",
@@ -67,11 +72,15 @@ __all__ = [
     "Source",
     "StaircaseNoise",
     "Subspaces",
+    "advise_clip_norm",
+    "clipped_descent",
     "clipping",
     "default_generator",
     "discrete_gaussian_noise",
     "discrete_laplace_noise",
     "disparity",
+    "estimate_kappa",
+    "explore_clip_bias",
     "gaussian_with_covariance",
     "gaussian_with_scales",
     "geometry_report",

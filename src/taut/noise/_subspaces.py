@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +20,7 @@ __all__ = ["Subspaces", "public_subspaces"]
 
 _SPARE = 8  # directions beyond a block, which show where its spectrum goes on
 _FLAT = 1.05  # below this ratio of singular values a boundary is arbitrary
+_SQUARED = 1e-7  # relative to the largest: smaller singular values drown when they are squared
 _WIDTH = 4096  # coordinates that are brought to float64 at a time
 
 
@@ -105,6 +107,7 @@ def public_subspaces(
     iterations: int = 5,
     rotate: bool = False,
     seed: int = 0,
+    method: Literal["iteration", "gram"] = "iteration",
 ) -> Subspaces:
     """Return the principal subspaces of public vectors, block after block.
 
@@ -116,6 +119,9 @@ def public_subspaces(
         iterations: of the subspace iteration; more separate closer singular values.
         rotate: whether to turn every block at random, see `Subspaces.rotated`.
         seed: of the start and of the rotation. It is no secret.
+        method: ``"gram"`` solves for the products of all pairs of vectors instead, O(n² d) once,
+            with memory n x n: faster for fewer vectors than directions times iterations, without a
+            start to draw, and blind to singular values below 1e-7 of the largest.
 
     Subspace iteration with deflation (Xiao, Wan and Devadas 2023, Algorithm 4), orthonormalised by
     QR after every product and against all earlier blocks; the deflated matrix is never formed.
@@ -148,22 +154,12 @@ def public_subspaces(
     if not 0 < sum(wanted) <= dimension:
         raise ValueError(f"ranks must sum to between 1 and {dimension}, got {sum(wanted)}")
     steps = _validate.positive_integer(iterations=iterations)
-    random = np.random.default_rng(_validate.integer(seed=seed))
-    basis, values, following = np.empty((dimension, 0)), np.empty(0), np.empty(0)
-    for rank in wanted:
-        width = min(rank + _SPARE, len(rows), dimension - basis.shape[1])
-        start = random.standard_normal((len(rows), width))
-        found, sizes = _leading(rows, start, basis, steps)
-        largest = float(values[0] if values.size else sizes.max(initial=0.0))
-        sizes = sizes[sizes > _resolution(rows) * largest]
-        if sizes.size < rank:
-            raise ValueError(
-                f"ranks must sum to at most the numerical rank of the vectors, "
-                f"{basis.shape[1] + sizes.size}, got {sum(wanted)}; lower them, or add public "
-                "vectors"
-            )
-        basis = np.concatenate([basis, found[:, :rank]], axis=1)
-        values, following = np.concatenate([values, sizes[:rank]]), sizes[rank : rank + 1]
+    if method not in ("iteration", "gram"):
+        raise ValueError(f"method must be 'iteration' or 'gram', got method={method!r}")
+    if method == "gram":
+        basis, values, following = _from_gram(rows, wanted)
+    else:
+        basis, values, following = _iterated(rows, wanted, steps, _validate.integer(seed=seed))
     notes = flat_boundaries(np.concatenate([values, following]), wanted)
     values.setflags(write=False)
     spaces = Subspaces(
@@ -174,6 +170,52 @@ def public_subspaces(
         notes,
     )
     return spaces.rotated(seed) if rotate else spaces
+
+
+def _iterated(
+    rows: Rows, ranks: tuple[int, ...], steps: int, seed: int
+) -> tuple[Matrix, Vector, Vector]:
+    """Return basis, singular values, and the next of these, block after block."""
+    random = np.random.default_rng(seed)
+    dimension = rows.shape[1]
+    basis, values, following = np.empty((dimension, 0)), np.empty(0), np.empty(0)
+    for rank in ranks:
+        width = min(rank + _SPARE, len(rows), dimension - basis.shape[1])
+        start = random.standard_normal((len(rows), width))
+        found, sizes = _leading(rows, start, basis, steps)
+        largest = float(values[0] if values.size else sizes.max(initial=0.0))
+        sizes = sizes[sizes > _resolution(rows) * largest]
+        if sizes.size < rank:
+            raise _deficient(basis.shape[1] + sizes.size, ranks)
+        basis = np.concatenate([basis, found[:, :rank]], axis=1)
+        values, following = np.concatenate([values, sizes[:rank]]), sizes[rank : rank + 1]
+    return basis, values, following
+
+
+def _from_gram(rows: Rows, ranks: tuple[int, ...]) -> tuple[Matrix, Vector, Vector]:
+    """Return the same from the eigenvectors of the products of all pairs of rows."""
+    total = sum(ranks)
+    products = np.zeros((len(rows), len(rows)))
+    for part in _slices(rows):
+        columns = rows[:, part].astype(np.float64, copy=False)
+        products += columns @ columns.T
+    squares, vectors = np.linalg.eigh(products)
+    sizes = np.sqrt(np.maximum(squares[::-1], 0.0))
+    # Squares of singular values are known to a few units of the largest.
+    known = max(_resolution(rows), _SQUARED)
+    sizes = sizes[sizes > known * sizes[0]]
+    if sizes.size < total:
+        raise _deficient(sizes.size, ranks)
+    weights = vectors[:, ::-1][:, :total] / sizes[:total]
+    # Small singular values come with large errors, which QR takes out, earlier columns first.
+    return np.linalg.qr(_combined(rows, weights)).Q, sizes[:total], sizes[total : total + 1]
+
+
+def _deficient(known: int, ranks: tuple[int, ...]) -> ValueError:
+    return ValueError(
+        f"ranks must sum to at most the numerical rank of the vectors, {known}, got {sum(ranks)}; "
+        "lower them, or add public vectors"
+    )
 
 
 def with_complement(ranks: tuple[int, ...], dimension: int) -> tuple[int, ...]:

@@ -1,19 +1,24 @@
 """Private training with PyTorch: plan, sample, clip, add noise, step."""
 
 from taut.training._basis_noise import BasisNoise
-from taut.training._callbacks import Callback, CSVLog, StepEnd
+from taut.training._callbacks import Callback, CSVLog, StepEnd, TensorBoardLog
 from taut.training._check_model import check_model
-from taut.training._clipping import Clipping, FlatClip, NormalisedClip
+from taut.training._clipping import Clipping, FlatClip, NormalisedClip, NormClipping, RowClipping
 from taut.training._drop_in import make_private, make_private_with_epsilon
 from taut.training._entry_clip import L2LInfClip
 from taut.training._evaluation import Evaluation
+from taut.training._gep_clip import GEPClip, RefreshedGEPClip
 from taut.training._group_clip import GroupClip, GroupShare
 from taut.training._hybrid_clip import HybridClip
 from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
+from taut.training._mixing import ModelMix
 from taut.training._optimizer import PrivateOptimizer
 from taut.training._plan import Plan
 from taut.training._private_gradient import PrivateGradient
 from taut.training._public_gradients import public_gradients
+from taut.training._quantile_clip import CountedNoise, QuantileClip
+from taut.training._refresh import Refresh
+from taut.training._refreshed_clip import RefreshedClipping, RefreshedHybridClip
 from taut.training._replace import replace_batchnorm
 from taut.training._run_history import RunHistory, Segment
 from taut.training._run_ledger import RunLedger
@@ -28,15 +33,19 @@ __all__ = [
     "CSVLog",
     "Callback",
     "Clipping",
+    "CountedNoise",
     "Evaluation",
     "FixedSizeSampling",
     "FlatClip",
+    "GEPClip",
     "GroupClip",
     "GroupShare",
     "HybridClip",
     "IndependentNoise",
     "L2LInfClip",
     "MicroBatch",
+    "ModelMix",
+    "NormClipping",
     "NormalisedClip",
     "Plan",
     "PoissonSampling",
@@ -44,6 +53,12 @@ __all__ = [
     "PrivateLoader",
     "PrivateOptimizer",
     "PrivateTrainer",
+    "QuantileClip",
+    "Refresh",
+    "RefreshedClipping",
+    "RefreshedGEPClip",
+    "RefreshedHybridClip",
+    "RowClipping",
     "RunHistory",
     "RunLedger",
     "Sampling",
@@ -51,6 +66,7 @@ __all__ = [
     "SharedLedger",
     "StepEnd",
     "StepNoise",
+    "TensorBoardLog",
     "TrainingResult",
     "check_model",
     "check_sampler",

@@ -6,7 +6,7 @@ import csv
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from taut import _validate
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from taut.training._trainer import PrivateTrainer
     from taut.training._training_result import TrainingResult
 
-__all__ = ["CSVLog", "Callback", "StepEnd"]
+__all__ = ["CSVLog", "Callback", "StepEnd", "TensorBoardLog"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class StepEnd:
             examples and no noise was added: it is for the owner of the data, not for publication.
         dropped: how many examples of the batch contributed nothing, since their gradients were not
             finite, in this process; as private as the loss.
+        clipping_norm: what the next step is clipped to, if that changes from step to step; public.
     """
 
     step: int
@@ -39,6 +40,7 @@ class StepEnd:
     epsilon: float | None
     private_loss: float | None
     dropped: int = 0
+    clipping_norm: float | None = None
 
 
 class Callback:
@@ -61,6 +63,8 @@ class Callback:
 class CSVLog(Callback):
     """Appends step, epoch and epsilon to a file of comma-separated values.
 
+    The clipping norm is added where it changes from step to step.
+
     Args:
         path: the file; rows are added if it exists.
         every: how many steps lie between two rows.
@@ -82,6 +86,8 @@ class CSVLog(Callback):
         if event.step % self.every and event.step != event.steps:
             return
         row = {"step": event.step, "epoch": f"{event.epoch:.4f}", "epsilon": event.epsilon}
+        if event.clipping_norm is not None:
+            row["clipping_norm"] = event.clipping_norm
         if self.private:
             row["private_loss"] = event.private_loss
         is_new = not self.path.exists()
@@ -90,3 +96,38 @@ class CSVLog(Callback):
             if is_new:
                 writer.writeheader()
             writer.writerow(row)
+
+
+class TensorBoardLog(Callback):
+    """Writes epsilon against steps for TensorBoard, and nothing that depends on examples.
+
+    Args:
+        directory: where TensorBoard looks for runs.
+        every: how many steps lie between two points.
+
+    Raises:
+        ImportError: when training begins, if the package tensorboard is not installed.
+
+    Example:
+        >>> from taut.training import TensorBoardLog
+        >>> log = TensorBoardLog("runs/first", every=10)
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, every: int = 1) -> None:
+        self.directory = Path(directory)
+        self.every = _validate.positive_integer(every=every)
+        self._writer: Any = None
+
+    def on_step_end(self, trainer: PrivateTrainer, event: StepEnd) -> None:
+        if event.epsilon is None or (event.step % self.every and event.step != event.steps):
+            return
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(os.fspath(self.directory))
+        self._writer.add_scalar("privacy/epsilon", event.epsilon, event.step)
+
+    def on_fit_end(self, trainer: PrivateTrainer, result: TrainingResult) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -17,46 +17,22 @@ from taut.training._records import MOST_ROW_BYTES
 from taut.training._step_noise import IndependentNoise, StepNoise
 from taut.training._strategy import Strategy
 
-__all__ = ["Clipping", "FlatClip", "NormalisedClip"]
+__all__ = ["Clipping", "FlatClip", "NormClipping", "NormalisedClip", "RowClipping"]
 
 
 class Clipping(Strategy):
     """How long an example's gradient may be: a strategy that the plan and the step share.
 
-    Parameters fall into groups; a strategy sees the norm of every group and answers with weights.
-    A strategy that needs the coordinates themselves sets `needs_rows` and has `clip_rows` instead.
+    It clips by norms (`NormClipping`) or by coordinates (`RowClipping`).
     """
 
-    needs_rows: ClassVar[bool] = False
-    """Whether gradients are written out and given to `clip_rows`; slower than by their norms."""
-
-    @property
-    def row_bytes(self) -> int:
-        """How much memory rows may take that are clipped at once."""
-        return MOST_ROW_BYTES
-
-    def clip_rows(self, rows: Tensor) -> Tensor:
-        """Return clipped gradients, finite and of shape (examples, coordinates) as given.
-
-        Coordinates are in the order of `sensitivity`.
-        """
-        raise NotImplementedError(f"{type(self).__name__} clips by norms, not by coordinates")
-
-    def sum_rows(self, rows: Tensor) -> Tensor:
-        """Return the sum over examples of clipped gradients, as `restored` takes it."""
-        return self.clip_rows(rows).sum(0)
-
-    def restored(self, total: Tensor) -> Tensor:
-        """Return a sum of what `sum_rows` returned as one vector of all coordinates; linear."""
-        return total
+    releases_more: ClassVar[bool] = False
+    """Whether a step releases something beside the sum of gradients. What hides the sum better than
+    its noise, such as mixing models, does not hide that."""
 
     @abstractmethod
     def groups(self, names: Sequence[str]) -> list[int]:
         """Return for every parameter, by name, the number of its group, from zero up."""
-
-    @abstractmethod
-    def weights(self, squared_norms: Tensor) -> Tensor:
-        """Return what gradients are multiplied with; both of shape (groups, batch), finite."""
 
     @abstractmethod
     def sensitivity(self, names: Sequence[str], sizes: Sequence[int]) -> SensitivitySet:
@@ -64,6 +40,11 @@ class Clipping(Strategy):
 
         Coordinates are ordered by group, and by parameter within a group.
         """
+
+    def fitted(self, batch_size: float) -> Self:
+        """Return the clipping for batches of this expected size; most serve all of them."""
+        del batch_size
+        return self
 
     def noise(self, names: Sequence[str], sizes: Sequence[int], multiplier: float) -> StepNoise:
         """Return the noise that hides a member of `sensitivity`, at a noise multiplier.
@@ -75,8 +56,44 @@ class Clipping(Strategy):
         return IndependentNoise.of(least, self.groups(names), sizes)
 
 
+class NormClipping(Clipping):
+    """A clipping that needs the norms of gradients alone: they are never written out."""
+
+    @abstractmethod
+    def weights(self, squared_norms: Tensor) -> Tensor:
+        """Return what gradients are multiplied with; both of shape (groups, batch), finite."""
+
+
+class RowClipping(Clipping):
+    """A clipping that needs every coordinate of a gradient: slower than by norms."""
+
+    @property
+    def row_bytes(self) -> int:
+        """How much memory rows may take that are clipped at once."""
+        return MOST_ROW_BYTES
+
+    def groups(self, names: Sequence[str]) -> list[int]:
+        """Return one group for all parameters, in the order of the model."""
+        return [0] * len(names)
+
+    @abstractmethod
+    def clip_rows(self, rows: Tensor) -> Tensor:
+        """Return clipped gradients, finite and of shape (examples, coordinates) as given.
+
+        Coordinates are in the order of `sensitivity`.
+        """
+
+    def sum_rows(self, rows: Tensor) -> Tensor:
+        """Return the sum over examples of clipped gradients, as `restored` takes it."""
+        return self.clip_rows(rows).sum(0)
+
+    def restored(self, total: Tensor) -> Tensor:
+        """Return a sum of what `sum_rows` returned as one vector of all coordinates; linear."""
+        return total
+
+
 @dataclass(frozen=True)
-class FlatClip(Clipping):
+class FlatClip(NormClipping):
     """Scale the whole gradient of an example down to l2 norm `norm`, if it is longer.
 
     Args:
@@ -109,7 +126,7 @@ class FlatClip(Clipping):
 
 
 @dataclass(frozen=True)
-class NormalisedClip(Clipping):
+class NormalisedClip(NormClipping):
     """Scale every gradient g to g * norm / (|g| + stability): "automatic clipping".
 
     Short gradients grow to nearly the length of long ones, so that there is no norm to tune: twice

@@ -49,12 +49,19 @@ class Convolution(Record):
         inputs: padded as far as `geometry` does not, of shape (batch, in channels, *size).
         grads: of shape (batch, out channels, *size).
         geometry: how the kernel slides.
+        copies: how many rows of inputs and gradients an example has.
     """
 
     def __init__(
-        self, parameter: Tensor, inputs: Tensor, grads: Tensor, geometry: Geometry
+        self,
+        parameter: Tensor,
+        inputs: Tensor,
+        grads: Tensor,
+        geometry: Geometry,
+        copies: int = 1,
     ) -> None:
-        super().__init__(parameter, len(inputs))
+        super().__init__(parameter, len(inputs) // copies)
+        self.copies = copies
         self.inputs = inputs
         self.grads = grads
         self.geometry = geometry
@@ -68,23 +75,41 @@ class Convolution(Record):
         return torch.cat([squared_lengths(self.rows(part)) for part in parts])
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        scaled = self.grads * weights.view(-1, *[1] * (self.grads.dim() - 1))
+        scaled = self.grads * self._of_rows(weights).view(-1, *[1] * (self.grads.dim() - 1))
         return _weight_gradient(scaled, self.inputs, self.parameter, self.geometry)
 
+    def folded(self, copies: int) -> Record:
+        every = copies * self.copies
+        return Convolution(self.parameter, self.inputs, self.grads, self.geometry, every)
+
     def drop(self, examples: Tensor) -> None:
-        self.inputs = without(self.inputs, examples)
-        self.grads = without(self.grads, examples)
+        self.inputs = without(self.inputs, self._of_rows(examples))
+        self.grads = without(self.grads, self._of_rows(examples))
 
     def rows(self, part: slice = ALL) -> Tensor:
-        grads, inputs = self.grads[part], self.inputs[part]
+        # Of shape (examples, copies, ...).
+        grads, inputs = (x.unflatten(0, (-1, self.copies))[part] for x in (self.grads, self.inputs))
         if self._products_are_cheaper():
-            columns = _columns(inputs, self.parameter.shape[2:], grads.shape[2:], self.geometry)
-            return torch.bmm(grads.flatten(2), columns.transpose(1, 2)).flatten(1)
+            return self._products(grads, inputs)
         rows = torch.vmap(self._gradient_of_one)(grads, inputs)
         return rows.reshape(len(grads), -1)
 
-    def _gradient_of_one(self, grad: Tensor, single: Tensor) -> Tensor:
-        return _weight_gradient(grad[None], single[None], self.parameter, self.geometry)
+    def _products(self, grads: Tensor, inputs: Tensor) -> Tensor:
+        flat = inputs.flatten(0, 1)
+        columns = _columns(flat, self.parameter.shape[2:], grads.shape[3:], self.geometry)
+        left, right = grads.flatten(3), columns.unflatten(0, (-1, self.copies))
+        if self.copies == 1:
+            return torch.bmm(left[:, 0], right[:, 0].transpose(1, 2)).flatten(1)
+        # Copies are further places.
+        joined = left.transpose(1, 2).flatten(2)
+        return torch.bmm(joined, right.transpose(2, 3).flatten(1, 2)).flatten(1)
+
+    def _gradient_of_one(self, grads: Tensor, inputs: Tensor) -> Tensor:
+        return _weight_gradient(grads, inputs, self.parameter, self.geometry)
+
+    def _of_rows(self, of_examples: Tensor) -> Tensor:
+        """Return what every example has for each of its rows."""
+        return of_examples.repeat_interleave(self.copies) if self.copies > 1 else of_examples
 
     def _products_are_cheaper(self) -> bool:
         """Whether to copy what the kernel meets and multiply, rather than to convolve.
@@ -94,7 +119,7 @@ class Convolution(Record):
         """
         if self.geometry.groups > 1:
             return False
-        places = self.grads[0, 0].numel()
+        places = self.copies * self.grads[0, 0].numel()
         point = self.parameter[0, 0].numel() == 1
         return point or places * _WEIGHTS_PER_PLACE <= self.parameter.numel()
 

@@ -70,6 +70,23 @@ class Reduction(ABC):
         """Return where this process takes the noise from that it draws."""
         return generator
 
+    def released(self, total: Tensor, draw: Callable[[], Tensor]) -> Tensor:
+        """Return the noisy sum over processes of a number that each has, the same in all.
+
+        Args:
+            total: of this process.
+            draw: the noise, drawn by the first process alone.
+        """
+        group = self.processes.group
+        if group is None:
+            return total + draw()
+        summed = total.reshape(1).clone()
+        dist.reduce(summed, group=group, group_dst=0)
+        if self.processes.is_first:
+            summed += draw()
+        dist.broadcast(summed, group=group, group_src=0)
+        return summed[0]
+
     @abstractmethod
     def finish(self, totals: Sequence[Tensor], draw: Draw) -> None:
         """Add up the totals of all processes, add noise once, and set the gradients.

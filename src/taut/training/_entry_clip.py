@@ -11,7 +11,7 @@ from torch import Tensor
 
 from taut import _validate
 from taut.noise import LpIntersection
-from taut.training._clipping import Clipping
+from taut.training._clipping import RowClipping
 
 __all__ = ["L2LInfClip"]
 
@@ -19,7 +19,7 @@ _ROUNDS = 64  # every one bounds further entries, or is the last; stopping early
 
 
 @dataclass(frozen=True)
-class L2LInfClip(Clipping):
+class L2LInfClip(RowClipping):
     """Bound the gradient of an example in l2, and every entry of it.
 
     Gaussian noise gains nothing from the second bound, unless it makes the first impossible to
@@ -48,7 +48,6 @@ class L2LInfClip(Clipping):
     """
 
     name = "l2_linf"
-    needs_rows = True
 
     norm: float
     entry_bound: float
@@ -59,12 +58,6 @@ class L2LInfClip(Clipping):
         _validate.positive(entry_bound=self.entry_bound)
         if not isinstance(self.exact, bool):
             raise _validate.WrongType(f"exact must be True or False, got exact={self.exact!r}")
-
-    def groups(self, names: Sequence[str]) -> list[int]:
-        return [0] * len(names)
-
-    def weights(self, squared_norms: Tensor) -> Tensor:
-        raise NotImplementedError("L2LInfClip clips by coordinates, not by norms")
 
     def clip_rows(self, rows: Tensor) -> Tensor:
         factors = self._factors(rows) if self.exact else self._shrinking(_lengths(rows))

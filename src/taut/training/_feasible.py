@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from taut.accounting import PrivacyLoss, calibrate
 from taut.errors import InfeasibleBudget
+from taut.training._mixing import ModelMix, least_noise
 from taut.training._sampling import Sampling
 
 __all__ = ["Target", "check_feasible"]
@@ -27,10 +28,13 @@ class Target:
     steps: int
     epsilon: float
     delta: float
+    mixing: ModelMix | None = None
 
     def loss(self, noise_multiplier: float) -> PrivacyLoss:
         """Return the loss of the run with this much noise."""
         sampling = self.sampling.fitted(self.examples, self.batch_size / self.examples)
+        if self.mixing is not None:
+            return self.mixing.loss(noise_multiplier, sampling, self.steps)
         return sampling.loss(noise_multiplier, self.examples, self.steps)
 
     @property
@@ -59,15 +63,26 @@ def check_feasible(target: Target, limit: float | None) -> None:
         return
     reason = "max_noise_multiplier" if limit is not None else "sqrt(steps) * batch_size"
     meaning = "" if limit is not None else ", where noise outweighs all that gradients can say"
+    needed = _needed(_without_narrow_mixing(target, most))
     ways = "; or ".join(_ways_out(target, limit))
     raise InfeasibleBudget(
         f"epsilon={target.epsilon:g} at delta={target.delta:g} needs a noise multiplier of "
-        f"{_needed(target)}, beyond {reason} = {most:.4g}{meaning}. It would do to have {ways}"
+        f"{needed}, beyond {reason} = {most:.4g}{meaning}. It would do to have {ways}"
     )
+
+
+def _without_narrow_mixing(target: Target, most: float) -> Target:
+    """Leave out mixing that is of little help: what does without it does with it, and is quick."""
+    if target.mixing is not None and target.mixing.width < most:
+        return replace(target, mixing=None)
+    return target
 
 
 def _needed(target: Target) -> str:
     try:
+        if target.mixing is not None:
+            noise = least_noise(target.loss, target.epsilon, target.delta, tolerance=_ROUGH)
+            return f"{noise:.4g}"
         found = calibrate(target.loss, epsilon=target.epsilon, delta=target.delta, tolerance=_ROUGH)
     except InfeasibleBudget:
         return "more than any float"
@@ -78,6 +93,7 @@ def _ways_out(target: Target, limit: float | None) -> list[str]:
     """Return for every knob the nearest value that meets the target, if there is one."""
     most = target.drowning if limit is None else limit
     epsilon = target.loss(most).epsilon(target.delta)
+    target = _without_narrow_mixing(target, most)
     ways = [f"epsilon >= {_up(epsilon)}"] if epsilon < math.inf else []
     fewer = _turn(limit, lambda factor: replace(target, steps=math.floor(target.steps / factor)))
     if fewer is not None:

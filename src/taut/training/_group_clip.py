@@ -14,7 +14,7 @@ from torch import Tensor
 
 from taut import _validate
 from taut.noise import Blocks, optimal_gaussian
-from taut.training._clipping import Clipping
+from taut.training._clipping import NormClipping
 from taut.training._step_noise import IndependentNoise
 
 __all__ = ["GroupClip", "GroupShare"]
@@ -44,7 +44,7 @@ class GroupShare:
 
 
 @dataclass(frozen=True, init=False)
-class GroupClip(Clipping):
+class GroupClip(NormClipping):
     """Scale the gradient of every group of parameters down to a bound of its own.
 
     Args:

@@ -19,7 +19,7 @@ from taut import _validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import Blocks, Provenance, Subspaces, optimal_gaussian, public_subspaces
 from taut.training._basis_noise import Basis, BasisNoise
-from taut.training._clipping import Clipping
+from taut.training._clipping import RowClipping
 from taut.training._records import MOST_ROW_BYTES
 from taut.training._subspace_files import from_json, read_subspaces, to_json, write_subspaces
 
@@ -30,7 +30,7 @@ _LEAK_IN, _LEAK_OUT, _ALLOWED = 1e-5, 1e-6, 5e-5  # see _check_resolution
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class HybridClip(Clipping):
+class HybridClip(RowClipping):
     """Clip the parts of a gradient in public subspaces, and what they leave, each to its bound.
 
     Args:
@@ -72,7 +72,6 @@ class HybridClip(Clipping):
     """
 
     name = "hybrid"
-    needs_rows = True
 
     subspaces: Subspaces
     bounds: tuple[float, ...]
@@ -154,12 +153,6 @@ class HybridClip(Clipping):
     def row_bytes(self) -> int:
         """Rows take as much as a quarter of the basis, which is read once for all of them."""
         return max(MOST_ROW_BYTES, self._basis.dimension * self._basis.size)
-
-    def groups(self, names: Sequence[str]) -> list[int]:
-        return [0] * len(names)
-
-    def weights(self, squared_norms: Tensor) -> Tensor:
-        raise NotImplementedError("HybridClip clips by coordinates, not by norms")
 
     def clip_rows(self, rows: Tensor) -> Tensor:
         columns = self._basis.on(rows.dtype, rows.device)

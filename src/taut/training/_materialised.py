@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
 from taut.errors import UnsoundConfiguration
+from taut.training._copies import OnCopies
 from taut.training._leaf import quiet
 from taut.training._records import Record, Rows
 from taut.training._rewrites import rewritten
@@ -36,10 +37,18 @@ class Materialised:
     Args:
         model: what is trained.
         compile: hand the vectorised function to `torch.compile`.
+        copies: how many rows of inputs an example has, along the second axis.
     """
 
-    def __init__(self, model: nn.Module, *, compile: bool = False) -> None:  # noqa: A002
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        compile: bool = False,  # noqa: A002
+        copies: int = 1,
+    ) -> None:
         self._model = model
+        self._copies = copies
         self._compile = compile
         self._state = State(model)
         self._last: tuple[_Form, _Gradients] | None = None
@@ -99,7 +108,10 @@ class Materialised:
     def _loss(
         self, parameters: dict[str, Tensor], inputs: Any, targets: Any, loss: LossFunction
     ) -> Tensor:
-        value = loss(apply(_Called(self._model, parameters), inputs), targets)
+        called: Callable[..., Any] = _Called(self._model, parameters)
+        if self._copies > 1:
+            called = OnCopies(called, self._copies)
+        value = loss(apply(called, inputs), targets)
         if value.numel() != 1:
             raise ValueError(
                 "loss_fn must return one loss per example, got shape "

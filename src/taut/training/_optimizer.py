@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch.optim import Optimizer
 
 from taut.accounting import Bounds, PrivacyLoss
@@ -44,6 +45,11 @@ class PrivateOptimizer(Optimizer):
     ) -> None:
         # The state is that of the optimizer inside, so the constructor of the base is not for us.
         check_optimizer(gradient.model, optimizer)
+        if ledger.plan.mixing is not None:
+            raise UnsoundConfiguration(
+                "the ledger was opened with a plan that mixes weights, which takes an optimizer of "
+                "its own; use PrivateTrainer, or a plan without mixing"
+            )
         self.inner = optimizer
         self.ledger = ledger
         self._gradient = gradient
@@ -88,19 +94,20 @@ class PrivateOptimizer(Optimizer):
         """Clear the gradients of parameters; what the logical batch has summed up stays."""
         self.inner.zero_grad(set_to_none)
 
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take the part of a batch that went through the model; after the last part, update.
+
+        Args:
+            closure: runs the forward and the backward pass; called once, if given.
+
+        Returns:
+            what the closure returned.
 
         Raises:
             UnsoundConfiguration: if the private loader handed out no batch since the last step, or
                 no gradients of it were recorded, or parameters, optimizer or sampler were changed.
             BudgetExceeded: if the plan's promise leaves no room for the step.
         """
-        if closure is not None:
-            raise UnsoundConfiguration(
-                "closure would evaluate the loss again, at a cost of its own; call backward() "
-                "before step()"
-            )
         if self._is_removed:
             raise UnsoundConfiguration("this optimizer was removed from its module")
         if self._given is None:
@@ -108,10 +115,15 @@ class PrivateOptimizer(Optimizer):
                 "step() without a batch from the private loader since the last step: iterate over "
                 "the loader that make_private returned, and step once for each of its batches"
             )
+        found = None
+        if closure is not None:
+            with torch.enable_grad():
+                found = closure()
         self._passes.take()
         if self._given.is_last:
             self._update()
         self._given = None  # not before: a step that failed is still due
+        return found
 
     def _update(self) -> None:
         self._gradient.check_optimizer(self.inner)
@@ -190,12 +202,16 @@ class PrivateOptimizer(Optimizer):
         return self.inner.defaults
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the optimizer inside, and how many steps each ledger has counted."""
+        """Return the state of the optimizer inside, and what the ledgers have counted.
+
+        A clipping norm that changes from step to step is in it too.
+        """
         history = self.ledger.history
         privacy = {
             "runs": history.runs,
             "has_one_price": history.has_one_price,
             "plan": self.plan.to_dict(),
+            "gradient": self._gradient.state_dict(),
         }
         return {**self.inner.state_dict(), "privacy": privacy}
 
@@ -219,6 +235,8 @@ class PrivateOptimizer(Optimizer):
                     "steps cost something else; keep the ledgers of both runs and add their losses"
                 )
             self.ledger.include(privacy["runs"])
+        if privacy is not None:
+            self._gradient.load_state_dict(privacy["gradient"])
         self.inner.load_state_dict(state)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

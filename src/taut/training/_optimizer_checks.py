@@ -106,5 +106,6 @@ def _check_scheduler(scheduler: Any, optimizer: Optimizer) -> None:
         )
     if scheduler.optimizer is not optimizer:
         raise ValueError(
-            "scheduler must belong to the optimizer that is given; make it from that one"
+            "scheduler must belong to the optimizer that is given; make it from that one, or give "
+            "a function from an optimizer to a scheduler, which a plan that mixes weights needs"
         )

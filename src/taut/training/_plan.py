@@ -15,12 +15,14 @@ from taut.accounting import Adjacency, PrivacyLoss, calibrate
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.training._clipping import Clipping
 from taut.training._feasible import Target, check_feasible
+from taut.training._mixing import ModelMix, least_noise, mixing_of
 from taut.training._sampling import PoissonSampling, Sampling, positive_rate
 from taut.training._step_noise import IndependentNoise, StepNoise
 
 __all__ = ["Plan"]
 
 SCHEMA = "taut.training-plan/1"
+_RECOMPUTED = 1.01  # by which factor bounds of mixed noise may differ between versions
 
 
 @dataclass(frozen=True, init=False)
@@ -38,6 +40,8 @@ class Plan:
         noise_multiplier: standard deviation of the noise over the clipping norm.
         clipping: what is done to the gradient of one example.
         sampling: how batches are drawn.
+        mixing: of released weights, whose uniform noise counts too; None for plain training. What
+            is solved for is the noise multiplier, at a fixed width.
         max_noise_multiplier: more noise than this is no use to you; by default the square root of
             the steps times the batch size, beyond which noise outweighs the sum of all gradients
             even if every one of them had full length and the same direction.
@@ -74,6 +78,7 @@ class Plan:
     noise_multiplier: float
     clipping: Clipping
     sampling: Sampling
+    mixing: ModelMix | None
     max_noise_multiplier: float
     _answers: list[tuple[int, float]] = field(compare=False, repr=False)
 
@@ -90,6 +95,7 @@ class Plan:
         delta: float | None = None,
         noise_multiplier: float | None = None,
         sampling: Sampling | None = None,
+        mixing: ModelMix | None = None,
         max_noise_multiplier: float | None = None,
     ) -> None:
         if not isinstance(clipping, Clipping):
@@ -97,11 +103,13 @@ class Plan:
                 f"clipping must be a Clipping, got clipping={clipping!r}; try FlatClip(1.0)"
             )
         self._set_batches(examples, batch_size, rate, sampling)
+        self._set_mixing(mixing, clipping)
         self._set_steps(steps, epochs)
         limit = self.batch_size * math.sqrt(self.steps)
         if max_noise_multiplier is not None:
             limit = _validate.positive(max_noise_multiplier=max_noise_multiplier)
-        self._set(clipping=clipping, max_noise_multiplier=limit, _answers=[])
+        fitted = clipping.fitted(self.batch_size)
+        self._set(clipping=fitted, max_noise_multiplier=limit, _answers=[])
         self._set_promise(epsilon, delta, noise_multiplier, max_noise_multiplier)
         self._answers.append((self.steps, self.epsilon))
 
@@ -115,6 +123,8 @@ class Plan:
     @property
     def step_loss(self) -> PrivacyLoss:
         """The loss of one step."""
+        if self.mixing is not None:
+            return self.mixing.loss(self.noise_multiplier, self.sampling, 1)
         return self.sampling.step_loss(self.noise_multiplier, self.examples)
 
     @property
@@ -125,7 +135,7 @@ class Plan:
     def loss_at(self, step: int) -> PrivacyLoss:
         """Return the loss of the first `step` steps; there may be more of them than planned."""
         count = _validate.integer(step=step)
-        return self.sampling.loss(self.noise_multiplier, self.examples, count)
+        return self._loss_with(self.noise_multiplier, count)
 
     def epsilon_at(self, step: int) -> float:
         """Return epsilon after `step` steps, at the delta of the plan; grows with `step`.
@@ -171,8 +181,8 @@ class Plan:
         noise = self.noise(sizes)
         if not isinstance(noise, IndependentNoise):
             raise UnsoundConfiguration(
-                f"clipping={self.clipping!r} asks for noise in a basis, not for one scale per "
-                "group; ask the plan for its noise"
+                f"clipping={self.clipping!r} asks for noise in a basis, or for a bound that moves, "
+                "not for one scale per group; ask the plan for its noise"
             )
         return list(noise.scales)
 
@@ -204,7 +214,13 @@ class Plan:
                 f"noise_multiplier={self.noise_multiplier:.4g} exceeds batch_size="
                 f"{self.batch_size:g}: one step is mostly noise even where all examples agree"
             )
-        return tuple(found)
+        return (*self.mixing_notes(self.steps), *found)
+
+    def mixing_notes(self, steps: int) -> tuple[str, ...]:
+        """Return what must be said beside the epsilon of `steps` steps if weights are mixed."""
+        if self.mixing is None:
+            return ()
+        return self.mixing.notes(self.noise_multiplier, self.sampling, steps, self.delta)
 
     def __str__(self) -> str:
         lines = [
@@ -214,12 +230,15 @@ class Plan:
             f"epsilon {round_up(self.epsilon, 6)} at delta {self.delta!r}, "
             f"adjacency {self.adjacency}",
         ]
+        if self.mixing is not None:
+            lines.insert(2, f"mixing {self.mixing!r}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     # --- serialisation -------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready description from which the promise can be recomputed."""
+        mixing = {} if self.mixing is None else {"mixing": self.mixing.to_dict()}
         return {
             "schema": SCHEMA,
             "examples": self.examples,
@@ -233,6 +252,7 @@ class Plan:
             "clipping": self.clipping.to_dict(),
             "sampling": self.sampling.to_dict(),
             "adjacency": str(self.adjacency),
+            **mixing,
         }
 
     def to_json(self) -> str:
@@ -256,10 +276,12 @@ class Plan:
         except (KeyError, TypeError) as error:
             raise ValueError(f"malformed training plan: {error!r}") from None
         true = plan.loss.epsilon_bounds(plan.delta)
-        if true.lower > plan.epsilon:
+        # Mixed noise has no lower bound; what is proven is the same whoever computes it.
+        least = true.lower if plan.mixing is None else true.upper / _RECOMPUTED
+        if least > plan.epsilon:
             raise UnsoundConfiguration(
                 f"the plan states epsilon={plan.epsilon!r} at delta={plan.delta!r}, but its steps "
-                f"cost at least {true.lower!r}; it was changed by hand"
+                f"cost at least {least!r}; it was changed by hand"
             )
         return plan
 
@@ -297,6 +319,7 @@ class Plan:
             max_noise_multiplier=_validate.positive(limit=data["max_noise_multiplier"]),
             _answers=[(steps, epsilon)],
         )
+        self._set_mixing(mixing_of(data), self.clipping)
         if not math.isclose(self.batch_size, sampling.expected_batch_size(examples), rel_tol=1e-9):
             raise ValueError(f"batch_size={self.batch_size!r} does not fit rate={rate!r}")
 
@@ -335,6 +358,16 @@ class Plan:
                 f"write {type(kind).__name__}() and the plan fits it"
             )
         self._set(examples=n, batch_size=size, rate=share, sampling=kind.fitted(n, share))
+
+    def _set_mixing(self, mixing: ModelMix | None, clipping: Clipping) -> None:
+        if mixing is not None:
+            if not isinstance(mixing, ModelMix):
+                raise _validate.WrongType(
+                    f"mixing must be a ModelMix, got mixing={mixing!r}; leave it out for plain "
+                    "training"
+                )
+            mixing.check(clipping, self.sampling)
+        self._set(mixing=mixing)
 
     def _set_steps(self, steps: int | None, epochs: float | None) -> None:
         if (steps is None) == (epochs is None):
@@ -376,16 +409,24 @@ class Plan:
         self._set(epsilon=epsilon, delta=delta, noise_multiplier=noise_multiplier)
 
     def _solve_noise(self, epsilon: float, delta: float, limit: float | None) -> float:
-        target = Target(self.sampling, self.examples, self.batch_size, self.steps, epsilon, delta)
+        target = Target(
+            self.sampling, self.examples, self.batch_size, self.steps, epsilon, delta, self.mixing
+        )
         check_feasible(target, limit)
-        noise = calibrate(self._loss_with, epsilon=epsilon, delta=delta).value
+        if self.mixing is not None:
+            noise = least_noise(self._loss_with, epsilon, delta)
+        else:
+            noise = calibrate(self._loss_with, epsilon=epsilon, delta=delta).value
         # Whoever recomputes epsilon with the usual accuracy must find it within the promise.
         while (excess := self._loss_with(noise).epsilon(delta) / epsilon) > 1:
             noise *= max(math.sqrt(excess), 1 + 1e-5)
         return noise
 
-    def _loss_with(self, noise_multiplier: float) -> PrivacyLoss:
-        return self.sampling.loss(noise_multiplier, self.examples, self.steps)
+    def _loss_with(self, noise_multiplier: float, steps: int | None = None) -> PrivacyLoss:
+        count = self.steps if steps is None else steps
+        if self.mixing is not None:
+            return self.mixing.loss(noise_multiplier, self.sampling, count)
+        return self.sampling.loss(noise_multiplier, self.examples, count)
 
 
 def _positive_delta(delta: float) -> float:

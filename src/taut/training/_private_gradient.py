@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -14,15 +15,18 @@ from taut import _validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
 from taut.training._check_model import check_model
+from taut.training._clipped_sum import VotingSum, clipped_sum
 from taut.training._clipping import Clipping
+from taut.training._copies import MeanOverCopies, OnCopies, check_copies
 from taut.training._distributed import Sharded, reduction_for, unwrapped
 from taut.training._materialised import LossFunction, Materialised, apply, batch_size
 from taut.training._optimizer_checks import check_parameters
 from taut.training._processes import Processes
-from taut.training._records import Record, parts_of
-from taut.training._self_check import check_examples, check_losses
+from taut.training._quantile_clip import CountedNoise, QuantileClip
+from taut.training._records import Record
+from taut.training._self_check import check_examples, check_losses, sum_of_squares
 from taut.training._step_noise import IndependentNoise, StepNoise
-from taut.training._tape import NotExamples, Tape, in_full_precision
+from taut.training._tape import NotExamples, Tape
 
 __all__ = ["Backend", "PrivateGradient"]
 
@@ -40,7 +44,8 @@ class PrivateGradient:
         model: what is trained; also in DistributedDataParallel, or after `fully_shard`.
         clipping: what is done to one example's gradient.
         scales: the standard deviation of the noise in every group of the clipping;
-        noise: or instead the noise of a plan, `plan.noise(sizes)`.
+        noise: or instead the noise of a plan, `plan.noise(sizes)`; needed if the bound changes from
+            step to step, as that of `QuantileClip` does.
         expected_batch_size: what the noisy sum is divided by, whatever the batch holds.
         generator: where noise comes from, by default the secure generator.
         backend: "bookkeeping" records the model's layers and is the faster; "materialised" serves
@@ -49,6 +54,9 @@ class PrivateGradient:
             the second if `accumulate_batch` meets a layer without an axis of examples.
         compile: hand the materialised back end to `torch.compile`.
         self_check: compare the first batch with plain autograd, and its examples with each other.
+        copies: how many augmented copies every example has: `accumulate_batch` then takes inputs of
+            shape (examples, copies, ...). The gradient of an example is the mean over its copies,
+            which is clipped as one vector (De et al. 2022).
         process_group: of the processes that train together, by default all of them if
             torch.distributed is initialised. Every process must call `finish` once for each logical
             batch, and have examples that no other has.
@@ -94,6 +102,7 @@ class PrivateGradient:
         backend: Backend = "auto",
         compile: bool = False,  # noqa: A002
         self_check: bool = True,
+        copies: int = 1,
         process_group: Any = None,
     ) -> None:
         self.model = unwrapped(model)
@@ -104,32 +113,59 @@ class PrivateGradient:
         self._reduction = reduction_for(self.model, self.processes)
         with self._reduction.whole() as parameters:
             self._names: dict[Tensor, str] = {p: name for name, p in parameters.items()}
-            self._tape = _tape(self.model, backend)
+            self._copies = _validate.positive_integer(copies=copies)
+            self._tape = _tape(self.model, backend, self._copies)
         self._parameters: list[Tensor] = list(self._names)
         self.clipping = clipping
         groups = clipping.groups(list(self._names.values()))
-        self._group_of: dict[Tensor, int] = dict(zip(self._parameters, groups, strict=True))
-        self._group_count = max(groups) + 1
-        self._step_noise = self._checked_noise(scales, noise)
+        self._step_noise = self._checked_noise(clipping, groups, scales, noise)
         self._expected = _validate.positive(expected_batch_size=expected_batch_size)
+        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected)
         settings = (repr(clipping), repr(self._step_noise), self._expected)
         self.processes.check_same("clipping, noise and expected batch size", settings)
+        self._called: Callable[..., Any] = self.model
+        if self._copies > 1:
+            self._called = OnCopies(self.model, self._copies)
         given = default_generator() if generator is None else generator
         if given.secure:
             given.bytes(1)  # a source that fails should do so before it is trusted
         self._generator = self._reduction.source(given)
-        self._totals: dict[Tensor, Tensor] = {}
-        self._row_total: Tensor | None = None
         self._to_check = self_check
         self._may_change = backend == "auto"
-        self._materialised = Materialised(self.model, compile=compile)
-        self.dropped = 0
-        """Examples of this logical batch that contributed zero; not for publication."""
+        self._materialised = Materialised(self.model, compile=compile, copies=self._copies)
 
     @property
     def parameters(self) -> list[Tensor]:
         """Whose `grad` is set."""
         return list(self._reduction.trained.values())
+
+    @property
+    def dropped(self) -> int:
+        """Examples of this logical batch that contributed zero; not for publication."""
+        return self._sum.dropped
+
+    @property
+    def clipping_norm(self) -> float | None:
+        """What the next logical batch is clipped to, if that changes; public. None otherwise."""
+        return self._sum.norm
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what changes from step to step and is not in the model; all of it is public."""
+        return {"clipping_norm": self.clipping_norm}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state, in all processes from the same.
+
+        A bound that changes begins anew after a state in which it was constant.
+
+        Raises:
+            UnsoundConfiguration: if processes differ, since an example could then be clipped to
+                another bound than noise is drawn for.
+        """
+        norm = state["clipping_norm"]
+        self.processes.check_same("the clipping norm", norm)
+        if isinstance(self._sum, VotingSum) and norm is not None:
+            self._sum.norm = _validate.positive(clipping_norm=norm)
 
     @property
     def is_sharded(self) -> bool:
@@ -155,37 +191,50 @@ class PrivateGradient:
         """Absorb the gradients of one physical batch, and return its losses.
 
         Args:
-            inputs: one tensor, or a tuple or mapping of arguments, examples first in all tensors.
+            inputs: one tensor, or a tuple or mapping of arguments, examples first in all tensors,
+                and then their copies, if there are several.
             targets: given to the loss function, examples first; None if it needs none.
             loss_fn: takes outputs and targets, and returns one loss per example.
         """
         self.begin()
         batch = batch_size(inputs)
         if batch == 0:
-            return torch.zeros(0, device=self._device)
+            return torch.zeros(0, device=self._sum.device)
+        losses = self._of_examples(inputs, loss_fn)
         if self._tape is None:
-            return self._write_out(inputs, targets, loss_fn)
+            return self._write_out(inputs, targets, losses)
         try:
             if self._to_check:
                 self.check(inputs, targets, loss_fn)
-            return self.accumulate(lambda: loss_fn(apply(self.model, inputs), targets))
+            return self.accumulate(lambda: losses(apply(self._called, inputs), targets))
         except NotExamples as problem:
             if not self._may_change:
                 raise
             # Nothing of this batch is in the sum: layers are looked at before.
             _LOG.info("gradients are written out one by one from now on: %s", problem)
             self._tape = None
-            return self._write_out(inputs, targets, loss_fn)
+            return self._write_out(inputs, targets, losses)
+
+    def _of_examples(self, inputs: Any, loss_fn: LossFunction) -> LossFunction:
+        """Return the loss of examples, and refuse inputs without their copies."""
+        if self._copies == 1:
+            return loss_fn
+        check_copies(inputs, self._copies)
+        return MeanOverCopies(loss_fn, self._copies)
 
     def _write_out(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
         losses = []
         for records, values in self._materialised.records(inputs, targets, loss_fn):
-            self._absorb(records, len(values))
+            self._sum.add(records, len(values))
             losses.append(values)
         return torch.cat(losses)
 
     def accumulate(self, losses: Callable[[], Tensor]) -> Tensor:
-        """Run a forward pass that returns one loss per example, and absorb its gradients."""
+        """Run a forward pass that returns one loss per example, and absorb its gradients.
+
+        With several copies, rows of the pass are the copies of the first example, then those of the
+        second; losses are means over the copies of an example.
+        """
         self.begin()
         with self.tape.recording():
             values = losses()
@@ -222,7 +271,7 @@ class PrivateGradient:
                     "layer, such as from a penalty in the loss; use the optimizer's weight_decay, "
                     "and parameters only through their layers"
                 )
-        self._absorb(records, batch, scale)
+        self._sum.add(records, batch, scale)
 
     def begin(self) -> None:
         """Begin a logical batch, if it has not begun; every other method does so as well.
@@ -234,11 +283,9 @@ class PrivateGradient:
 
     def discard(self) -> None:
         """Forget what was absorbed since the last `finish`, as if no example had been seen."""
-        self._totals.clear()
-        self._row_total = None
+        self._sum.clear()
         if self._tape is not None:
             self._tape.clear()
-        self.dropped = 0
 
     def check(self, inputs: Any, targets: Any = None, loss_fn: LossFunction | None = None) -> None:
         """Compare a few examples with plain autograd, and with each of them alone.
@@ -254,72 +301,45 @@ class PrivateGradient:
         Raises:
             UnsoundConfiguration: if gradients differ, naming the parameter.
         """
-        check_examples(self.model, self.tape, self._names, inputs, targets, loss_fn)
+        loss = self._of_examples(inputs, sum_of_squares if loss_fn is None else loss_fn)
+        check_examples(
+            self.model, self.tape, self._names, inputs, targets, loss, forward=self._called
+        )
         self._to_check = self._to_check and batch_size(inputs) < 2
 
     @torch.no_grad()
     def finish(self) -> None:
         """Add noise to the sum, divide, and set the gradients; the next logical batch begins."""
-        if self._row_total is not None:
-            self._spread(self.clipping.restored(self._row_total))
-        totals = [self._total(parameter) for parameter in self._parameters]
-        self._totals.clear()
-        self._row_total = None
-        self._reduction.finish(totals, self._noise)
-        self.dropped = 0
+        votes = self._sum.votes
+        self._reduction.finish(self._sum.taken(), self._noise)
+        if votes is not None:
+            self._move_norm(votes)
+
+    def exchange(self, clipping: Clipping, noise: StepNoise) -> None:
+        """Clip and add noise in another way from the next logical batch on.
+
+        Args:
+            clipping: must not depend on private examples but through what was released.
+            noise: of that clipping, at the multiplier that the steps are accounted with.
+
+        Raises:
+            UnsoundConfiguration: within a logical batch, whose examples would be clipped in two
+                ways and hidden by noise for one.
+        """
+        if not self._sum.is_empty:
+            raise UnsoundConfiguration(
+                "clipping cannot be exchanged within a logical batch; call finish() or discard() "
+                "first"
+            )
+        groups = clipping.groups(list(self._names.values()))
+        self._step_noise = self._checked_noise(clipping, groups, None, noise)
+        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected)
+        self.clipping = clipping
+        self.processes.check_same("clipping and noise", (repr(clipping), repr(noise)))
 
     def check_optimizer(self, optimizer: Optimizer) -> None:
         """Refuse an optimizer whose parameters are not exactly those that get a gradient here."""
         check_parameters(self._reduction.named_parameters(), optimizer, self.parameters)
-
-    def _absorb(self, records: Mapping[Tensor, Record], batch: int, scale: float = 1.0) -> None:
-        with torch.no_grad(), in_full_precision(self._device.type):
-            if self.clipping.needs_rows:
-                self._absorb_rows(records, batch, scale)
-                return
-            weights = self._weights(records, batch, scale)
-            for parameter, record in records.items():
-                self._add(parameter, record.weighted_sum(weights[self._group_of[parameter]]))
-
-    def _absorb_rows(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> None:
-        """Clip by coordinates, in the order of groups and parameters, part of the batch by part."""
-        ordered = self._ordered()
-        numbers = sum(parameter.numel() for parameter in ordered)
-        for part in parts_of(batch, 4 * numbers, self.clipping.row_bytes):
-            rows = torch.cat([records[parameter].rows(part) for parameter in ordered], 1)
-            rows *= scale
-            lost = ~torch.linalg.vector_norm(rows, dim=1).isfinite()
-            self.dropped += int(lost.sum())
-            rows[lost] = 0.0
-            total = self.clipping.sum_rows(rows).div_(self._expected)
-            self._row_total = total if self._row_total is None else self._row_total.add_(total)
-
-    def _spread(self, whole: Tensor) -> None:
-        """Give every parameter its part of a vector of all coordinates."""
-        ordered = self._ordered()
-        pieces = whole.split([parameter.numel() for parameter in ordered])
-        for parameter, piece in zip(ordered, pieces, strict=True):
-            self._add(parameter, piece.view(parameter.shape))
-
-    def _ordered(self) -> list[Tensor]:
-        """Return the parameters in the order of groups."""
-        return sorted(self._parameters, key=self._group_of.__getitem__)
-
-    def _weights(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> Tensor:
-        """Return clipping weights over the expected batch size, of shape (groups, batch)."""
-        norms: list[list[Tensor]] = [[] for _ in range(self._group_count)]
-        for parameter, record in records.items():
-            norms[self._group_of[parameter]].append(record.squared_norms())
-        empty = torch.zeros(batch, dtype=self._dtype(), device=self._device)
-        squares = torch.stack([torch.stack(group).sum(0) if group else empty for group in norms])
-        squares *= scale**2
-        if not bool(squares.sum().isfinite()):
-            lost = ~squares.isfinite().all(0)
-            self.dropped += int(lost.sum())
-            squares[:, lost] = 0.0
-            for record in records.values():
-                record.drop(lost)
-        return self.clipping.weights(squares).mul_(scale / self._expected)
 
     def _refuse_missing(self, records: Mapping[Tensor, Record]) -> None:
         for parameter in self._parameters:
@@ -333,41 +353,42 @@ class PrivateGradient:
             "a parameter became trainable after PrivateGradient was made; make a new one"
         )
 
-    def _add(self, parameter: Tensor, part: Tensor) -> None:
-        if parameter in self._totals:
-            self._totals[parameter].add_(part)
-        else:
-            self._totals[parameter] = part
-
-    def _dtype(self) -> torch.dtype:
-        """Return float64 if a parameter has it, else float32, in which noise is added."""
-        double = any(parameter.dtype == torch.float64 for parameter in self._parameters)
-        return torch.float64 if double else torch.float32
-
-    def _total(self, parameter: Tensor) -> Tensor:
-        found = self._totals.get(parameter)
-        if found is None:
-            return torch.zeros(parameter.shape, dtype=self._dtype(), device=parameter.device)
-        return found
+    def _move_norm(self, votes: Tensor) -> None:
+        """Release what was counted, and clip the next logical batch to the bound it leads to."""
+        assert isinstance(self._sum, VotingSum)
+        noise = self._step_noise
+        assert isinstance(noise, CountedNoise)
+        draw = partial(noise.draw_count, self._generator, factor=_ROUNDING, like=votes)
+        self._sum.move(float(self._reduction.released(votes, draw)))
 
     def _noise(self, shapes: Sequence[torch.Size]) -> list[Tensor]:
         """Return noise for every parameter."""
         return self._step_noise.draw(
             shapes,
             self._generator,
-            factor=_ROUNDING / self._expected,
-            dtype=self._dtype(),
-            device=self._device,
+            factor=_ROUNDING / self._expected * (self._sum.norm or 1.0),
+            dtype=self._sum.dtype,
+            device=self._sum.device,
         )
 
-    def _checked_noise(self, scales: Sequence[float] | None, noise: StepNoise | None) -> StepNoise:
+    def _checked_noise(
+        self,
+        clipping: Clipping,
+        groups: Sequence[int],
+        scales: Sequence[float] | None,
+        noise: StepNoise | None,
+    ) -> StepNoise:
         """Return the noise that was asked for, if it fits model and clipping."""
         if (scales is None) == (noise is None):
             raise ValueError("give either scales or noise")
-        groups = [self._group_of[parameter] for parameter in self._parameters]
         if noise is None:
             assert scales is not None
-            return IndependentNoise(tuple(scales), tuple(groups))
+            noise = IndependentNoise(tuple(scales), tuple(groups))
+        if isinstance(clipping, QuantileClip) != isinstance(noise, CountedNoise):
+            raise UnsoundConfiguration(
+                f"{type(noise).__name__} is not the noise of clipping={clipping!r}; give the "
+                "noise of a plan with this clipping, noise=plan.noise(sizes)"
+            )
         noise.check(groups, [parameter.numel() for parameter in self._parameters])
         if noise.needs_whole and self.is_sharded:
             raise UnsoundConfiguration(
@@ -376,12 +397,8 @@ class PrivateGradient:
             )
         return noise
 
-    @property
-    def _device(self) -> torch.device:
-        return self._parameters[0].device
 
-
-def _tape(model: nn.Module, backend: Backend) -> Tape | None:
+def _tape(model: nn.Module, backend: Backend, copies: int) -> Tape | None:
     if backend not in ("auto", "bookkeeping", "materialised"):
         raise ValueError(
             f"backend must be 'auto', 'bookkeeping' or 'materialised', got backend={backend!r}"
@@ -389,7 +406,7 @@ def _tape(model: nn.Module, backend: Backend) -> Tape | None:
     if backend == "materialised":
         return None
     try:
-        return Tape(model)
+        return Tape(model, copies)
     except UnsoundConfiguration:
         if backend == "bookkeeping":
             raise

@@ -69,6 +69,10 @@ class Record(ABC):
         """Return the sum of the gradients times the weights, of the shape of the parameter."""
 
     @abstractmethod
+    def folded(self, copies: int) -> Record:
+        """Return the gradients of examples of which each has `copies` rows here, one by one."""
+
+    @abstractmethod
     def drop(self, examples: Tensor) -> None:
         """Make the gradients of the marked examples zero, whatever they hold; shape (batch,)."""
 
@@ -93,6 +97,9 @@ class Rows(Record):
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return (weights @ self._rows).view(self.parameter.shape)
+
+    def folded(self, copies: int) -> Record:
+        return Rows(self.parameter, self._rows.unflatten(0, (-1, copies)).sum(1))
 
     def drop(self, examples: Tensor) -> None:
         self._rows = without(self._rows, examples)
@@ -158,6 +165,14 @@ class OuterProduct(Record):
             left, right = self.left, right * weights[:, None, None]
         return left.reshape(-1, p).T @ right.reshape(-1, d)
 
+    def folded(self, copies: int) -> Record:
+        # Copies are further positions: their contributions add up.
+        left, right = (
+            factor.reshape(-1, copies * self.positions, *factor.shape[2:])
+            for factor in (self.left, self.right)
+        )
+        return OuterProduct(self.parameter, left, right)
+
     def drop(self, examples: Tensor) -> None:
         if not self.is_sparse:
             self.left = without(self.left, examples)
@@ -219,6 +234,9 @@ class Blocks(Record):
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return torch.cat([block.weighted_sum(weights) for block in self.parts])
 
+    def folded(self, copies: int) -> Record:
+        return Blocks(self.parameter, [block.folded(copies) for block in self.parts])
+
     def drop(self, examples: Tensor) -> None:
         for block in self.parts:
             block.drop(examples)
@@ -256,6 +274,9 @@ class Sum(Record):
     def weighted_sum(self, weights: Tensor) -> Tensor:
         first, *rest = (use.weighted_sum(weights) for use in self.uses)
         return sum(rest, start=first)
+
+    def folded(self, copies: int) -> Record:
+        return Sum([use.folded(copies) for use in self.uses])
 
     def drop(self, examples: Tensor) -> None:
         for use in self.uses:

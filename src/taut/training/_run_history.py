@@ -48,7 +48,6 @@ class RunHistory:
         torn: lines at the end of the file that cannot be read; their steps are counted.
         id: the random name of the ledger; None if its file has none.
         carried: how many of the steps were taken by runs with other ledgers, by their names.
-        restored: how many of the steps are known from a checkpoint, since the ledger was lost.
 
     **Guarantee**: if every update became visible only after `RunLedger.record` had returned,
     `steps` is at least the number of updates that ever did, whatever was killed in between, on a
@@ -60,7 +59,6 @@ class RunHistory:
     torn: int = 0
     id: str | None = None
     carried: Mapping[str, int] = field(default_factory=dict)
-    restored: int = 0
 
     @property
     def steps(self) -> int:
@@ -126,15 +124,14 @@ class RunHistory:
         ahead = {name: steps - known.get(name, 0) for name, steps in runs.items()}
         return {name: steps for name, steps in ahead.items() if steps > 0}
 
-    def including(self, steps: Mapping[str, int], *, restored: bool = False) -> RunHistory:
+    def including(self, steps: Mapping[str, int]) -> RunHistory:
         """Return the history with further steps of some ledgers, at the price of the last plan."""
         more = self.counted(sum(steps.values()))
         carried = dict(self.carried)
         for name, count in steps.items():
             if name != self.id:
                 carried[name] = carried.get(name, 0) + count
-        again = sum(steps.values()) if restored else 0
-        return replace(more, carried=carried, restored=self.restored + again)
+        return replace(more, carried=carried)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> RunHistory:
@@ -194,7 +191,7 @@ class RunHistory:
                 str(name): _validate.positive_integer(steps=count)
                 for name, count in entry["include"].items()
             }
-            return self.including(steps, restored=bool(entry["restored"]))
+            return self.including(steps)
         return self.counted(_validate.positive_integer(steps=entry["reserve"]))
 
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from taut import _validate
 from taut.accounting import PrivacyLoss
-from taut.errors import BudgetExceeded, UnsoundConfiguration
+from taut.errors import BudgetExceeded, RunInUse, UnsoundConfiguration
 from taut.training._file_lock import lock
 from taut.training._plan import Plan
 from taut.training._run_history import SCHEMA, RunHistory
@@ -43,7 +43,7 @@ class RunLedger:
     one was recorded before; see `RunHistory`. Two processes cannot write to one ledger.
 
     Raises:
-        UnsoundConfiguration: if another process has the file open.
+        RunInUse: if another process has the file open.
         AdjacencyMismatch: if the file holds steps for another relation.
         ValueError: if the file is damaged.
 
@@ -140,13 +140,12 @@ class RunLedger:
             self._spare -= 1
             self._history = self._history.counted(1)
 
-    def include(self, runs: Mapping[str, int], *, restored: bool = False) -> int:
+    def include(self, runs: Mapping[str, int]) -> int:
         """Count steps whose updates are in weights that the run goes on from.
 
         Args:
             runs: steps by the names of ledgers, as in `RunHistory.runs`. Those that count here
                 already are left out; the others must have the price of this plan.
-            restored: say that this ledger was lost, and the steps are those of a checkpoint.
 
         Returns:
             how many steps were added. They count even where they exceed the budget; `record` then
@@ -158,8 +157,8 @@ class RunLedger:
             missing = self._history.missing(steps)
             if missing:
                 if self._file is not None:
-                    self._append({"include": missing, "restored": restored})
-                self._history = self._history.including(missing, restored=restored)
+                    self._append({"include": missing})
+                self._history = self._history.including(missing)
         return sum(missing.values())
 
     def close(self) -> None:
@@ -196,7 +195,7 @@ class RunLedger:
         self._file = os.open(path, flags, 0o644)
         try:
             if not lock(self._file):
-                raise UnsoundConfiguration(
+                raise RunInUse(
                     f"the ledger {os.fspath(path)!r} is open elsewhere, in another process or in "
                     "this one: a run is counted in one place only. Wait for that process or end "
                     "it, or give this run a ledger of its own"

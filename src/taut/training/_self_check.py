@@ -18,7 +18,7 @@ from taut.training._materialised import LossFunction, apply, batch_size, example
 from taut.training._rewrites import rewritten
 from taut.training._tape import Tape
 
-__all__ = ["check_examples", "check_losses"]
+__all__ = ["check_examples", "check_losses", "sum_of_squares"]
 
 _LOG = logging.getLogger(__name__)
 _SEED = 20_260_101  # any: forward passes that are compared must drop the same values
@@ -82,7 +82,7 @@ def check_examples(
         UnsoundConfiguration: naming the parameter at which gradients differ.
     """
     few = min(batch_size(inputs), _MOST_EXAMPLES)
-    loss = _sum_of_squares if loss_fn is None else loss_fn
+    loss = sum_of_squares if loss_fn is None else loss_fn
     called = model if forward is None else forward
     losses = _losses(called, loss, inputs, targets)
     together = slice(0, few)
@@ -230,7 +230,8 @@ def _same_randomness(names: Mapping[Tensor, str]) -> Iterator[None]:
         yield
 
 
-def _sum_of_squares(outputs: Any, _: Any) -> Tensor:
+def sum_of_squares(outputs: Any, _: Any) -> Tensor:
+    """Return a loss of every example that depends on all of its outputs."""
     leaves = [
         x
         for x in pytree.tree_leaves(outputs)

@@ -75,15 +75,14 @@ class SharedLedger(RunLedger):
         if not self.processes.is_first:
             super().record(step)
 
-    def include(self, runs: Mapping[str, int], *, restored: bool = False) -> int:
+    def include(self, runs: Mapping[str, int]) -> int:
         """Count steps whose updates are in weights that all processes go on from.
 
         Args:
             runs: as of `RunLedger`.
-            restored: as of `RunLedger`.
         """
         include = super().include
-        added = self.processes.agreed(lambda: include(runs, restored=restored))
+        added = self.processes.agreed(lambda: include(runs))
         if not self.processes.is_first:
-            include(runs, restored=restored)
+            include(runs)
         return added

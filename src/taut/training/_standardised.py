@@ -59,6 +59,9 @@ class Standardised(Record):
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return self._pulled_back(self._inner.weighted_sum(weights)).view(self.parameter.shape)
 
+    def folded(self, copies: int) -> Record:
+        return Standardised(self._inner.folded(copies))
+
     def drop(self, examples: Tensor) -> None:
         self._inner.drop(examples)
 

@@ -59,14 +59,16 @@ class Tape:
 
     Args:
         model: what is trained; parameters that need no gradient are left alone.
+        copies: how many rows of every batch belong to one example, next to each other.
 
     Raises:
         UnsoundConfiguration: if a trainable parameter belongs to a module whose uses of it cannot
             be recorded.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, copies: int = 1) -> None:
         self._model = model
+        self._copies = copies
         self._layers = list(_layers(model))
         self._parameters = list(model.parameters())
         self._state = State(model)
@@ -219,7 +221,19 @@ class Tape:
         with torch.no_grad(), in_full_precision(layer.device_type):
             for record in records():
                 uses = self._records.setdefault(record.parameter, [])
-                uses.append((layer.name, record.cheapest()))
+                uses.append((layer.name, self._folded(layer, record).cheapest()))
+
+    def _folded(self, layer: _Layer, record: Record) -> Record:
+        """Return the record with copies of an example as one, which is what gets clipped."""
+        if self._copies == 1:
+            return record
+        if record.batch % self._copies:
+            raise NotExamples(
+                f"layer {layer.name!r} has {record.batch} rows along its first axis, where every "
+                f"example has copies={self._copies} of them; the first axis must be that of "
+                "examples and their copies"
+            )
+        return record.folded(self._copies)
 
 
 class _Open(torch.autograd.Function):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Literal, Self
 
@@ -17,7 +15,8 @@ from torch.utils.data import default_collate
 
 from taut import _validate
 from taut.errors import BudgetExceeded, UnsoundConfiguration
-from taut.noise import RandomSource, SeededForExperiments
+from taut.noise import RandomSource
+from taut.training._augmentation import Augment, Augmentation, examples_within
 from taut.training._batches import (
     LabelRange,
     check_finite,
@@ -34,20 +33,23 @@ from taut.training._fetching import Collate
 from taut.training._loader import MicroBatch, PrivateLoader
 from taut.training._loader_checks import length
 from taut.training._materialised import LossFunction, apply
+from taut.training._mixed_sgd import mixed
 from taut.training._optimizer_checks import optimizer_of, scheduler_of
 from taut.training._per_example_loss import per_example
 from taut.training._plan import Plan
 from taut.training._private_gradient import Backend, PrivateGradient
+from taut.training._processes import Processes
 from taut.training._progress import Progress
 from taut.training._randomness import split
 from taut.training._recorded_passes import check_detached
+from taut.training._refresh import refresh_of, refuse_private
 from taut.training._run_files import RunFiles
 from taut.training._run_ledger import RunLedger
+from taut.training._run_state import RunState
 from taut.training._training_result import TrainingResult
 
 __all__ = ["PrivateTrainer"]
 
-_LOG = logging.getLogger(__name__)
 _EPSILONS = 20  # how often a run asks for its epsilon
 
 
@@ -62,13 +64,21 @@ class PrivateTrainer:
         plan: how, and at what cost.
         optimizer: any of `torch.optim` that takes one gradient per step, or a function from
             parameters to one; plain SGD with learning rate 0.1 if left out. It gets the mean
-            gradient over the expected batch.
+            gradient over the expected batch. With a plan that mixes, plain SGD or a function to
+            it, in whose place the steps of `ModelMix` are taken at its learning rates.
         scheduler: of the optimizer's learning rate, or a function from an optimizer to one; it is
-            advanced after every step.
+            advanced after every step. With a plan that mixes, such a function.
         run_dir: where ledger and checkpoints are kept, so that a killed run can go on.
-        max_physical_batch_size: larger batches are computed in parts, with the same outcome.
+        max_physical_batch_size: larger batches are computed in parts, with the same outcome; all
+            copies of an example count, and are never in two parts.
         num_workers: processes that fetch examples.
         collate_fn: makes a batch of a list of examples: inputs and targets.
+        augment: a function that takes the inputs of a batch and returns a random variant of each
+            example; what becomes of one must not depend on the others.
+        copies: how many variants of an example are drawn in a step. Its gradient is the mean over
+            them, clipped as one vector: they cost time, not epsilon (De et al. 2022).
+        public: examples that are no secret, as (inputs, targets) or as a dataset, for a clipping
+            that is refreshed; see `RefreshedHybridClip`. Random labels do, if they have none.
         ema: decay of a moving average of the weights, such as 0.999; see `averaged`.
         callbacks: are told about the course of the run, by the first process alone and with the
             losses of its share.
@@ -116,6 +126,9 @@ class PrivateTrainer:
         max_physical_batch_size: int | None = None,
         num_workers: int = 0,
         collate_fn: Collate | None = None,
+        augment: Augment | None = None,
+        copies: int = 1,
+        public: Any = None,
         ema: float | None = None,
         callbacks: Sequence[Callback] = (),
         device: torch.device | str | None = None,
@@ -133,15 +146,18 @@ class PrivateTrainer:
         self.plan = plan
         self.device = None if device is None else torch.device(device)
         self.model = model if self.device is None else model.to(self.device)
-        self.optimizer = optimizer_of(model, optimizer)
+        self._sampling_bits, self._noise_bits = split(generator)
+        sizes = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
+        self.optimizer = mixed(
+            optimizer_of(model, optimizer), plan, sizes, self._noise_bits, Processes.current()
+        )
         self.scheduler = scheduler_of(self.optimizer, scheduler)
         self.average = None if ema is None else MovingAverage(model, ema)
         self.step = 0
         """How many updates the model has had."""
         self.ledger: RunLedger | None = None
         """What was spent, once training has begun."""
-        self._sampling_bits, self._noise_bits = split(generator)
-        sizes = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
+        self._augment = Augmentation.of(augment, copies)
         self._gradient = PrivateGradient(
             model,
             plan.clipping,
@@ -149,8 +165,19 @@ class PrivateTrainer:
             expected_batch_size=plan.batch_size,
             generator=self._noise_bits,
             backend=backend,
+            copies=copies,
         )
+        self._public = public
+        self.refresh = refresh_of(
+            plan, self._gradient, public, collate_fn=collate_fn, device=self.device
+        )
+        """When the clipping was last refreshed and how long that took; None if it is fixed."""
         self._processes = self._gradient.processes
+        if plan.mixing is not None and self._gradient.is_sharded:
+            raise UnsoundConfiguration(
+                "mixing is drawn by one process for whole parameters, and these are sharded; use "
+                "DistributedDataParallel, or leave mixing out of the plan"
+            )
         if run_dir is not None and self._gradient.is_sharded:
             raise UnsoundConfiguration(
                 "run_dir holds whole models, and this one is sharded; leave run_dir out, count "
@@ -164,7 +191,7 @@ class PrivateTrainer:
             processes=self._processes,
         )
         self._loading = {
-            "max_physical_batch_size": max_physical_batch_size,
+            "max_physical_batch_size": examples_within(max_physical_batch_size, copies),
             "num_workers": num_workers,
             "collate_fn": collate_fn,
         }
@@ -213,12 +240,13 @@ class PrivateTrainer:
             generator=self._sampling_bits,
             **self._loading,  # type: ignore[arg-type]
         )
+        refuse_private(self._public, dataset)
         self._prepare(dataset)
         self.ledger = self._files.ledger()
         try:
-            was_finished = self._restore(loader, resume)
-            if not was_finished:
-                self._train(loader, self.ledger)
+            state = self._state(loader, self.ledger)
+            if not self._restored(state, resume):
+                self._train(state)
         finally:
             self._files.close(self.ledger)
         result = TrainingResult.of(
@@ -297,48 +325,70 @@ class PrivateTrainer:
         self._losses = per_example(self._loss_fn, outputs, targets, len(examples))
         self._labels = labels
 
-    def _restore(self, loader: PrivateLoader, resume: str) -> bool:
+    def _state(self, loader: PrivateLoader, ledger: RunLedger) -> RunState:
+        return RunState(
+            self.plan,
+            ledger,
+            self.model,
+            self.optimizer,
+            self.scheduler,
+            self.average,
+            loader,
+            self._noise_bits,
+            self._processes,
+            self._gradient,
+            self.refresh,
+            self._losses,
+        )
+
+    def _restored(self, state: RunState, resume: str) -> bool:
         """Load the checkpoint, if there is one; return whether training is already over."""
-        assert self.ledger is not None
-        state = self._files.checkpoint()
-        if resume == "never" and (state is not None or self.ledger.steps):
+        saved = self._files.checkpoint()
+        if resume == "never" and (saved is not None or state.ledger.steps):
             raise ValueError(
                 f"run_dir={str(self._files.directory)!r} holds a run; go on with resume='auto', or "
                 "use another directory"
             )
-        if state is not None:
-            self._check_counted(state, self.ledger)
-        if state is not None and state["step"] >= self.step:
-            self._load_state(state, loader)
+        if saved is not None:
+            state.check(saved)
+        if saved is not None and saved["step"] >= self.step:
+            self.step = state.load(saved)
             return self.step >= self.plan.steps
         if self.step >= self.plan.steps:
             raise BudgetExceeded(
                 f"all {self.plan.steps} steps of the plan were taken; make a new plan, whose loss "
                 "adds to that of this one"
             )
-        loader.load_state_dict({"steps": self.step, "generator": None})
+        state.loader.load_state_dict({"steps": self.step, "generator": None})
         return False
 
     # --- training ------------------------------------------------------------------------------
 
-    def _train(self, loader: PrivateLoader, ledger: RunLedger) -> None:
+    def _train(self, state: RunState) -> None:
         progress = Progress(self.plan.steps, self.plan.batch_size, wanted=self._progress)
         self.model.train()
         self._gradient.discard()
+        self._renew_clipping()
         total, seen = 0.0, 0
         try:
-            for part in loader.microbatches():
+            for part in state.loader.microbatches():
                 total, seen = total + self._accumulate(part), seen + part.size
                 if not part.is_last:
                     continue
-                if not self._update(ledger):
+                if not self._update(state.ledger):
                     break
-                self._files.save(self.step, lambda: self._state(loader))
-                self._tell(progress, ledger, total / seen if seen else None)
+                self._renew_clipping()
+                self._files.save(self.step, lambda: state.saved(self.step))
+                self._tell(progress, state.ledger, total / seen if seen else None)
                 total, seen = 0.0, 0
         finally:
             progress.close()
-        self._files.save(self.step, lambda: self._state(loader), now=True)
+        self._files.save(self.step, lambda: state.saved(self.step), now=True)
+
+    def _renew_clipping(self) -> None:
+        if self.refresh is not None and self.refresh.is_due(self.step):
+            assert self._losses is not None
+            self.refresh.renew(self.step, self._losses)
 
     def _accumulate(self, part: MicroBatch) -> float:
         """Absorb a physical batch; return the sum of its losses."""
@@ -350,6 +400,8 @@ class PrivateTrainer:
         inputs, targets = inputs_and_targets(part.data, self.device)
         check_finite(inputs)
         self._labels.check(targets)
+        if self._augment is not None:
+            inputs = self._augment(inputs)
         losses = self._gradient.accumulate_batch(inputs, targets, self._losses)
         return float(losses.sum())
 
@@ -377,83 +429,11 @@ class PrivateTrainer:
         if self.step % max(steps // _EPSILONS, 1) == 0 or self.step == steps:
             self._epsilon = ledger.epsilon(self.plan.delta)
         epoch = self.step * self.plan.rate
-        event = StepEnd(self.step, steps, epoch, self._epsilon, loss, self._dropped_now)
+        norm = self._gradient.clipping_norm
+        event = StepEnd(self.step, steps, epoch, self._epsilon, loss, self._dropped_now, norm)
         progress.show(event)
         for callback in self._callbacks:
             callback.on_step_end(self, event)
         if self.step % max(round(1 / self.plan.rate), 1) == 0:
             for callback in self._callbacks:
                 callback.on_epoch_end(self, event)
-
-    # --- checkpoints ---------------------------------------------------------------------------
-
-    def _state(self, loader: PrivateLoader) -> dict[str, Any]:
-        seeded = isinstance(self._noise_bits, SeededForExperiments)
-        assert self.ledger is not None
-        return {
-            "step": self.step,
-            "plan": self.plan.to_json(),
-            "counted_steps": self.ledger.steps,
-            "runs": self.ledger.history.runs,
-            "has_one_price": self.ledger.history.has_one_price,
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
-            "average": None if self.average is None else self.average.state_dict(),
-            "loader": json.dumps(self._processes.gathered(loader.state_dict())),
-            "noise": json.dumps(self._noise_bits.state_dict()) if seeded else None,  # type: ignore[attr-defined]
-            "torch": self._processes.gathered(torch.get_rng_state()) if seeded else None,
-        }
-
-    def _check_counted(self, state: Mapping[str, Any], ledger: RunLedger) -> None:
-        """Count what the checkpoint knows to be counted, should the ledger have been lost."""
-        if Plan.from_json(state["plan"]) != self.plan:
-            raise UnsoundConfiguration(
-                "the checkpoint belongs to a run with another plan; use another directory"
-            )
-        if not ledger.history.missing(state["runs"]):
-            return
-        if not state["has_one_price"]:
-            raise UnsoundConfiguration(
-                f"the ledger counts {ledger.steps} steps and the checkpoint "
-                f"{state['counted_steps']}, of several prices: the ledger was lost or cut off; "
-                "restore it from a copy"
-            )
-        found = ledger.steps
-        added = ledger.include(state["runs"], restored=True)
-        _LOG.warning(
-            "the ledger of the run was lost or cut off: it had %d steps, and %d were added from "
-            "the checkpoint. Updates that were seen after that checkpoint are not counted; if "
-            "there were any, restore the ledger from a copy",
-            found,
-            added,
-        )
-
-    def _load_state(self, state: Mapping[str, Any], loader: PrivateLoader) -> None:
-        given = {"scheduler": self.scheduler, "average": self.average}
-        for name, part in given.items():
-            if (state[name] is None) != (part is None):
-                argument = "ema" if name == "average" else name
-                raise ValueError(
-                    f"{argument} must be given again if and only if the run began with one"
-                )
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        if self.scheduler is not None:
-            self.scheduler.load_state_dict(state["scheduler"])
-        if self.average is not None:
-            self.average.load_state_dict(state["average"])
-        rank = self._processes.rank
-        loader.load_state_dict(self._loader_state(json.loads(state["loader"])))
-        if state["noise"] is not None and isinstance(self._noise_bits, SeededForExperiments):
-            self._noise_bits.load_state_dict(json.loads(state["noise"]))
-            torch.set_rng_state(state["torch"][rank])
-        self.step = state["step"]
-
-    def _loader_state(self, states: list[dict[str, Any]]) -> dict[str, Any]:
-        if len(states) != self._processes.size and states[0]["generator"] is not None:
-            raise ValueError(
-                f"the experiment was begun with {len(states)} processes and a seed, and can be "
-                f"repeated with as many only; there are {self._processes.size}"
-            )
-        return states[min(self._processes.rank, len(states) - 1)]

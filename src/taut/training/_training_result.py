@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from taut._rounding import round_down, round_up
-from taut.accounting import Adjacency, Bounds, PrivacyLoss
+from taut.accounting import Adjacency, Bounds, MixingComparison, PrivacyLoss
 from taut.errors import UnsoundConfiguration
 from taut.training._plan import Plan
 from taut.training._run_history import RunHistory
@@ -27,8 +27,6 @@ class TrainingResult:
         steps: how many updates the model has had.
         counted_steps: how many steps the ledger counts; more than `steps` if the run was killed
             and repeated some.
-        restored_steps: how many of these are known from a checkpoint only, since the ledger was
-            lost.
         stopped_at_budget: whether steps that count twice left no budget for the last ones.
         epsilon: certified bounds at `delta` for all counted steps; `epsilon.upper` is the promise.
         loss: the privacy loss of all counted steps, to be added to other losses.
@@ -49,7 +47,6 @@ class TrainingResult:
     epsilon: Bounds
     loss: PrivacyLoss
     is_secure: bool
-    restored_steps: int = 0
     dropped_examples: int = field(default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -79,7 +76,6 @@ class TrainingResult:
             epsilon=loss.epsilon_bounds(plan.delta),
             loss=loss,
             is_secure=is_secure,
-            restored_steps=history.restored,
             dropped_examples=dropped_examples,
         )
 
@@ -99,6 +95,16 @@ class TrainingResult:
         return self.plan.sampling.name
 
     @property
+    def mixing(self) -> MixingComparison | None:
+        """What the noise costs beside Gaussian noise alone, if released weights were mixed."""
+        plan = self.plan
+        if plan.mixing is None:
+            return None
+        return plan.mixing.comparison(
+            plan.noise_multiplier, plan.sampling, self.counted_steps, plan.delta
+        )
+
+    @property
     def statement(self) -> str:
         """The promise in words, for a model card."""
         plan = self.plan
@@ -112,13 +118,12 @@ class TrainingResult:
             f"differentially private under {self.adjacency} adjacency, for whoever sees every "
             f"update; certified {below} <= epsilon <= {above} at delta={self.delta!r}."
         )
+        if plan.mixing is not None:
+            notes = plan.mixing_notes(self.counted_steps)
+            text += f" Released weights were mixed by {plan.mixing!r}. For comparison: "
+            text += "; ".join(notes) + "."
         if self.stopped_at_budget:
             text += f" Stopped at the budget after {self.steps} of {plan.steps} planned updates."
-        if self.restored_steps:
-            text += (
-                f" The ledger was lost: {self.restored_steps} of the steps are counted from a "
-                "checkpoint, and updates that were seen after it are not counted."
-            )
         if not self.is_secure:
             text += " The noise came from a seed: this is an experiment, not a promise."
         return text
@@ -128,11 +133,11 @@ class TrainingResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready description from which the promise can be recomputed."""
+        mixed = {} if self.mixing is None else {"mixing": asdict(self.mixing)}
         return {
             "schema": SCHEMA,
             "steps": self.steps,
             "counted_steps": self.counted_steps,
-            "restored_steps": self.restored_steps,
             "stopped_at_budget": self.stopped_at_budget,
             "epsilon": {"lower": self.epsilon.lower, "upper": self.epsilon.upper},
             "delta": self.delta,
@@ -142,6 +147,7 @@ class TrainingResult:
             "statement": self.statement,
             "plan": self.plan.to_dict(),
             "loss": self.loss.to_dict(),
+            **mixed,
         }
 
     def to_json(self) -> str:
@@ -167,7 +173,6 @@ class TrainingResult:
                 epsilon=loss.epsilon_bounds(plan.delta),
                 loss=loss,
                 is_secure=bool(data["is_secure"]),
-                restored_steps=int(data["restored_steps"]),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"malformed training result: {error!r}") from None

@@ -1,0 +1,149 @@
+"""Ways to train, side by side on real data: equal privacy, equal compute, equally tuned.
+
+    python benchmarks/training_methods.py --only mnist --epsilon 3 --arms plain group --seeds 3
+
+Every arm chooses its learning rate on training examples that are held out; then all of them are
+trained on the whole training set and judged on the test set. Runs are kept in --out: a benchmark
+that was stopped goes on where it was. The goal is a ranking, so all arms share the recipe's model,
+batch size, clipping norm, schedule and average of weights.
+"""
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its threads
+
+import torch
+from tables import write_part
+from torch import nn
+from torch.optim import SGD
+from torch.utils.data import Subset, TensorDataset
+from training_data import Data, load
+from training_recipes import RECIPES, Recipe
+
+from taut.comparison import Comparison, Settings, Task, compare
+from taut.report import plot_comparison
+
+DELTA = 1e-5
+EPSILONS = (1.0, 3.0, 8.0)
+FACTORS = (0.25, 0.5, 1.0, 2.0)
+"""Learning rates that every arm is tuned over, over that of the recipe."""
+PUBLIC = {"mnist": "fashion_mnist", "fashion_mnist": "mnist"}
+"""Whose images serve as public ones, with labels at random."""
+PUBLIC_EXAMPLES = 300
+HEAD = (
+    "Equal privacy and equal compute for every way: the same promise, rate, steps, clipping norm, "
+    "model, schedule and average of weights. Learning rates were chosen on training examples that "
+    "were held out. Intervals of means are 95% each; those of differences, taken on equal seeds, "
+    "95% together. Noise is the root of its expected squared length on the mean gradient."
+)
+
+
+def public_examples(name: str, classes: int) -> TensorDataset | None:
+    """Return inputs of another dataset with random labels, None if there is none that fits."""
+    if name not in PUBLIC:
+        return None
+    source = load(PUBLIC[name]).train
+    images = torch.stack([source[i][0] for i in range(PUBLIC_EXAMPLES)])
+    draw = torch.Generator().manual_seed(0)
+    return TensorDataset(images, torch.randint(classes, (len(images),), generator=draw))
+
+
+def task_of(recipe: Recipe, data: Data, steps: int) -> Task:
+    return Task(
+        model=lambda: recipe.model(data),
+        loss_fn=nn.CrossEntropyLoss(),
+        train=data.train,
+        test=data.test,
+        public=public_examples(data.name, data.classes),
+        optimizer=lambda p, rate: SGD(p, lr=rate, momentum=recipe.momentum),
+        trainer={
+            "scheduler": recipe.schedule(steps),
+            "ema": recipe.ema,
+            "max_physical_batch_size": recipe.physical_batch_size,
+        },
+    )
+
+
+def compared(
+    recipe: Recipe,
+    data: Data,
+    epsilon: float,
+    options: argparse.Namespace,
+    rates: Mapping[str, float] | list[float],
+    seeds: list[int],
+    part: str,
+) -> Comparison:
+    settings = Settings(
+        examples=len(data.train),
+        batch_size=min(recipe.batch_size, len(data.train)),
+        gradients=round(options.share * recipe.epochs * len(data.train)),
+        epsilon=epsilon,
+        delta=DELTA,
+        norm=recipe.clip,
+    )
+    place = options.out / f"{recipe.dataset}-{epsilon:g}" / part
+    found = compare(
+        task_of(recipe, data, settings.steps),
+        settings,
+        arms=options.arms,
+        seeds=seeds,
+        learning_rates=rates,
+        out_dir=place,
+    )
+    plot_comparison(found, place / "comparison.svg")
+    return found
+
+
+def tuned_and_compared(name: str, epsilon: float, options: argparse.Namespace) -> str:
+    """Return the section of one dataset and promise."""
+    recipe = RECIPES[name]
+    data = first_examples(load(recipe.dataset), options.examples)
+    rates = [factor * recipe.learning_rate for factor in FACTORS]
+    # A seed of its own: noise that favoured a learning rate must not be counted for it again.
+    tuned = compared(recipe, data.for_tuning(), epsilon, options, rates, [1_000], "tuning")
+    seeds = list(range(options.seeds))
+    found = compared(recipe, data, epsilon, options, tuned.chosen, seeds, "comparison")
+    edge = [row.arm for row in tuned.results if row.is_at_edge]
+    note = f" At the edge of the learning rates: {', '.join(edge)}." if edge else ""
+    last = f"{found.recommendation} {data.note}{note}".strip()
+    head = f"### {name}, epsilon {epsilon:g}"
+    return "\n\n".join([head, f"{found.settings}.", found.table(), *found.notes, last])
+
+
+def first_examples(data: Data, count: int | None) -> Data:
+    """Return the first examples alone, to try things out."""
+    if count is None:
+        return data
+    train = Subset(data.train, range(count))
+    test = Subset(data.test, range(min(count, len(data.test))))
+    return Data(data.name, train, test, data.classes, f"The first {count} examples. {data.note}")
+
+
+def main() -> None:
+    """Compare on every dataset asked for, and print or write the tables."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=sorted(RECIPES), default=sorted(RECIPES))
+    parser.add_argument("--epsilon", nargs="+", type=float, default=list(EPSILONS))
+    parser.add_argument("--arms", nargs="+", metavar="ARM", help="all by default")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--share", type=float, default=1.0, help="of the recipe's epochs")
+    parser.add_argument("--examples", type=int, help="the first so many alone")
+    parser.add_argument("--out", type=Path, default=Path("build/training_methods"))
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write its part of the page")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    sections = []
+    for name in options.only:
+        for epsilon in options.epsilon:
+            sections.append(tuned_and_compared(name, epsilon, options))
+            print(sections[-1], end="\n\n", flush=True)
+    if options.markdown:
+        text = "\n\n".join(["## Ways to train", HEAD, Comparison.experiment, *sections])
+        write_part(options.markdown, "training_methods", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""``taut compare``: methods side by side, at equal privacy and equal compute."""
+
+import json as json_format
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from taut.cli._page import json_numbers, mistakes_explained
+from taut.cli._run_options import DeltaOption, JsonOption
+
+if TYPE_CHECKING:
+    from taut.comparison import Comparison
+
+
+def _read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Take the options that the command line leaves out from a file."""
+    if path is None:
+        return None
+    import tomllib
+
+    with mistakes_explained():
+        known = {parameter.name for parameter in context.command.params}
+        given = {}
+        for key, value in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            name = key.replace("-", "_")
+            if name not in known or name == "config":
+                raise ValueError(f"{path} sets {key!r}, which is no option of this command")
+            given[name] = ",".join(map(str, value)) if isinstance(value, list) else value
+        context.default_map = given
+    return path
+
+
+def compare(
+    data: Annotated[str, typer.Argument(help="An .npz file with x, y, x_test, y_test; or 'demo'.")],
+    *,
+    epsilon: Annotated[float, typer.Option(help="The promise of every run.")],
+    delta: DeltaOption,
+    gradients: Annotated[int, typer.Option(help="Gradients of examples that a run may compute.")],
+    batch_size: Annotated[int, typer.Option(help="Expected number of examples in a step.")],
+    model: Annotated[
+        str, typer.Option(help="linear, mlp, tanh-cnn, resnet20, or module:factory.")
+    ] = "mlp",
+    norm: Annotated[float, typer.Option(help="Clipping norm.")] = 1.0,
+    arms: Annotated[
+        str | None, typer.Option(help="Names, separated by commas.", show_default="all")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How often every arm is trained.")] = 5,
+    learning_rates: Annotated[
+        str, typer.Option(help="That every arm is tuned over, separated by commas.")
+    ] = "0.5",
+    tuning_seeds: Annotated[
+        int | None,
+        typer.Option(help="How many seeds choose the learning rate.", show_default="all"),
+    ] = None,
+    momentum: Annotated[float, typer.Option(help="Of SGD.")] = 0.0,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of results; a killed comparison goes on there.")
+    ] = None,
+    predict_only: Annotated[
+        bool, typer.Option("--predict-only", help="Only predict the noise; train nothing.")
+    ] = False,
+    config: Annotated[  # noqa: ARG001 (its callback has read it)
+        Path | None,
+        typer.Option(
+            help="TOML file with any of these options.", callback=_read_config, is_eager=True
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Train one model in several private ways, at equal privacy and equal compute.
+
+    First the noise of every arm is predicted, then every arm is trained with the same seeds and
+    learning rates; at the end stand a table with intervals and a recommendation. With --out it also
+    writes table.md, runs.csv, comparison.json and a picture. Runs are experiments: compare on
+    public data or on data like yours, never on those that you protect.
+
+    Example: taut compare demo --epsilon 2 --delta 1e-5 --gradients 5000 --batch-size 500 --seeds 2
+    """
+    with mistakes_explained(), _torch_asked_for():
+        from taut.cli._task_file import read_task
+        from taut.comparison import Comparison, Settings, predict
+        from taut.comparison import compare as run
+
+        task = read_task(data, model, momentum)
+        settings = Settings(
+            examples=len(task.train),
+            batch_size=batch_size,
+            gradients=gradients,
+            epsilon=epsilon,
+            delta=delta,
+            norm=norm,
+        )
+        names = None if arms is None else [name.strip() for name in arms.split(",")]
+        predicted = predict(settings, task.sizes, arms=names, public_gradients=task.gradients(0))
+        if predict_only:
+            print(_as_json(predicted.to_dict()) if json else predicted)
+            return
+        print(f"Warning: {Comparison.experiment}\n", file=sys.stderr)
+        if not json:
+            print(f"{predicted}\n", flush=True)
+        with _interruption_explained(out):
+            found = run(
+                task,
+                settings,
+                arms=names,
+                seeds=seeds,
+                learning_rates=_numbers(learning_rates),
+                tuning_seeds=tuning_seeds,
+                confidence=confidence,
+                out_dir=out,
+            )
+        print(_as_json(found.to_dict()) if json else found)
+        if out is not None:
+            _draw(found, out / "comparison.svg")
+
+
+def _as_json(data: object) -> str:
+    return json_format.dumps(json_numbers(data), indent=2)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"--learning-rates must be numbers separated by commas, got {text!r}"
+        ) from None
+
+
+def _draw(found: "Comparison", path: Path) -> None:
+    from taut.report import plot_comparison
+
+    try:
+        plot_comparison(found, path)
+    except ImportError as error:
+        print(f"No picture: {error}", file=sys.stderr)
+
+
+@contextmanager
+def _torch_asked_for() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ValueError("comparisons train with PyTorch: pip install 'taut[torch]'") from None
+
+
+@contextmanager
+def _interruption_explained(out: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        hint = "" if out is None else "; the same command goes on where it stopped"
+        print(f"Stopped{hint}.", file=sys.stderr)
+        raise typer.Exit(130) from None

@@ -1,0 +1,168 @@
+"""``taut plan``: what a training run can afford."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from taut._rounding import round_up
+from taut.cli._page import mistakes_explained, print_json, print_rows
+from taut.cli._run_options import DeltaOption, JsonOption
+
+if TYPE_CHECKING:
+    from taut.runs import PlanSweep, SweptPlan
+    from taut.training import Plan, Sampling
+
+_KNOBS = ("batch_size", "rate", "epochs", "steps", "epsilon", "delta", "examples")
+_POWERS = range(-3, 4)  # of two: where a plot looks if it is not told
+
+
+def _complete_knob(incomplete: str) -> list[str]:
+    return [f"{knob}=" for knob in _KNOBS if knob.startswith(incomplete)]
+
+
+def _complete_sampling(incomplete: str) -> list[str]:
+    return [name for name in ("poisson", "fixed_size") if name.startswith(incomplete)]
+
+
+def plan(
+    *,
+    examples: Annotated[int, typer.Option("--examples", "-n", help="Number of examples.")],
+    epsilon: Annotated[float, typer.Option(help="The epsilon to promise.")],
+    delta: DeltaOption,
+    batch_size: Annotated[int | None, typer.Option(help="Expected examples in a step,")] = None,
+    rate: Annotated[float | None, typer.Option(help="or their share of all.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="How often an example is seen,")] = None,
+    steps: Annotated[int | None, typer.Option(help="or the number of steps.")] = None,
+    sampling: Annotated[
+        str,
+        typer.Option(
+            help="How batches are drawn: poisson or fixed_size.", autocompletion=_complete_sampling
+        ),
+    ] = "poisson",
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare several values of one option.",
+            metavar="NAME=VALUE,...",
+            autocompletion=_complete_knob,
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw noise against the swept option, or batch size.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Say how much noise a promise costs a training run, before anything is trained.
+
+    Noise per step is the standard deviation of the noise on a number of the mean gradient, over the
+    clipping norm; noise of the run is that of the mean over all steps.
+
+    Example: taut plan -n 60000 --batch-size 512 --epochs 15 --epsilon 3 --delta 1e-5
+    """
+    with mistakes_explained():
+        from taut.runs import SweptPlan, sweep_plan
+        from taut.training import FlatClip, Plan
+
+        arguments: dict[str, Any] = {
+            "examples": examples,
+            "batch_size": batch_size,
+            "rate": rate,
+            "epochs": epochs,
+            "steps": steps,
+            "epsilon": epsilon,
+            "delta": delta,
+            "sampling": _sampling(sampling),
+            "clipping": FlatClip(1.0),
+        }
+        if sweep is not None:
+            swept = sweep_plan(*_read_sweep(sweep), **arguments)
+            _print_sweep(swept, as_json=json)
+        else:
+            only = Plan(**arguments)
+            _print_plan(SweptPlan(epsilon, only), only, as_json=json)
+        if plot is not None:
+            from taut.report import plot_plans
+
+            if sweep is None:
+                swept = sweep_plan("batch_size", _around(only.batch_size, examples), **arguments)
+            plot_plans(swept, plot)
+
+
+def _sampling(name: str) -> "Sampling":
+    from taut.training import FixedSizeSampling, PoissonSampling
+
+    kinds = {"poisson": PoissonSampling, "fixed_size": FixedSizeSampling}
+    if name not in kinds:
+        raise ValueError(f"--sampling must be one of {', '.join(kinds)}, got {name!r}")
+    return kinds[name]()
+
+
+def _read_sweep(text: str) -> tuple[str, list[float]]:
+    knob, equals, values = text.partition("=")
+    try:
+        numbers = [float(value) for value in values.split(",")]
+    except ValueError:
+        numbers = []
+    if not equals or not numbers:
+        raise ValueError(
+            f"--sweep must be a name and numbers, such as batch_size=256,512, got {text!r}"
+        )
+    return knob.strip().replace("-", "_"), numbers
+
+
+def _around(batch_size: float, examples: int) -> list[float]:
+    """Return batch sizes from an eighth to the eightfold, as far as there are examples."""
+    sizes = {round(batch_size * 2.0**power) for power in _POWERS}
+    return [float(size) for size in sorted(sizes) if 1 <= size <= examples]
+
+
+def _print_plan(swept: "SweptPlan", plan: "Plan", *, as_json: bool) -> None:
+    if as_json:
+        noise = {"noise_per_step": swept.noise_per_step, "noise_of_run": swept.noise_of_run}
+        print_json({**plan.to_dict(), **noise, "notes": list(plan.notes)})
+        return
+    print_rows(
+        [
+            ("sigma", f"{round_up(plan.noise_multiplier, 6)} (noise multiplier)"),
+            ("steps", f"{plan.steps} ({plan.epochs:.4g} epochs)"),
+            ("batch size", f"{plan.batch_size:g} expected, rate {plan.rate:.6g}"),
+            ("noise per step", f"{swept.noise_per_step:.4g} of the clipping norm"),
+            ("noise of the run", f"{swept.noise_of_run:.4g} of it, for the mean over all steps"),
+            ("epsilon", f"{round_up(plan.epsilon, 6)} (certified upper bound)"),
+            ("delta", repr(plan.delta)),
+            ("adjacency", str(plan.adjacency)),
+            ("sampling", plan.sampling.name),
+            *(("note", note) for note in plan.notes),
+        ]
+    )
+
+
+def _print_sweep(sweep: "PlanSweep", *, as_json: bool) -> None:
+    if as_json:
+        print_json(sweep.to_dict())
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    columns = ("sigma", "steps", "noise per step", "noise of the run")
+    for column in (sweep.knob.replace("_", " "), *columns):
+        table.add_column(column, justify="right", no_wrap=True)
+    reasons = []
+    for swept in sweep.plans:
+        if swept.plan is None:
+            table.add_row(f"{swept.value:g}", *("-" for _ in columns))
+            reasons.append(f"{sweep.knob}={swept.value:g}: {swept.reason}")
+            continue
+        table.add_row(
+            f"{swept.value:g}",
+            round_up(swept.plan.noise_multiplier, 6),
+            str(swept.plan.steps),
+            f"{swept.noise_per_step:.4g}",
+            f"{swept.noise_of_run:.4g}",
+        )
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.print(table)
+    for reason in reasons:
+        console.print(reason)

@@ -1,0 +1,137 @@
+"""From runs to one line per arm: equally tuned, with intervals and differences to the first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from taut.comparison._run_file import Run
+from taut.comparison._statistics import Interval, mean_interval
+
+__all__ = ["ArmResult", "Metric", "best_learning_rate", "metric_of", "summarise"]
+
+Metric: TypeAlias = Literal["accuracy", "loss"]
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """How one arm did, at its best learning rate.
+
+    Attributes:
+        arm: its label.
+        learning_rate: the best of those tried.
+        is_at_edge: whether that is the smallest or largest of several, so that a better one may
+            lie outside.
+        value: the mean of the metric over seeds, with its interval.
+        difference: the mean difference to the reference on equal seeds, with an interval that
+            holds for all arms at once; None for the reference.
+        verdict: whether the difference is beyond its interval.
+        seconds: that a run took on average.
+    """
+
+    arm: str
+    learning_rate: float
+    is_at_edge: bool
+    value: Interval
+    difference: Interval | None
+    verdict: Literal["reference", "better", "worse", "undecided"]
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return numbers for JSON."""
+        return {
+            "arm": self.arm,
+            "learning_rate": self.learning_rate,
+            "is_at_edge": self.is_at_edge,
+            "value": self.value.to_dict(),
+            "difference": None if self.difference is None else self.difference.to_dict(),
+            "verdict": self.verdict,
+            "seconds": self.seconds,
+        }
+
+
+def metric_of(runs: Sequence[Run]) -> Metric:
+    """Return what runs are judged by: accuracy, if targets are classes."""
+    return "loss" if any(run.accuracy is None for run in runs) else "accuracy"
+
+
+def best_learning_rate(runs: Sequence[Run]) -> float:
+    """Return the learning rate with the best mean on the examples that choose; the first of equals.
+
+    Args:
+        runs: of one arm, with the same seeds for every learning rate.
+    """
+    metric = metric_of(runs)
+    scores: dict[float, list[float]] = {}
+    for run in sorted(runs, key=lambda run: run.learning_rate):
+        given = run.choice_accuracy if metric == "accuracy" else run.choice_loss
+        scores.setdefault(run.learning_rate, []).append(_oriented(given, metric))
+    return max(scores, key=lambda rate: sum(scores[rate]) / len(scores[rate]))
+
+
+def summarise(
+    chosen: Mapping[str, Sequence[Run]],
+    learning_rates: Sequence[float],
+    metric: Metric,
+    confidence: float,
+) -> tuple[ArmResult, ...]:
+    """Return one result per arm; the reference is the arm named plain, or else the first.
+
+    Args:
+        chosen: the runs of every arm at its best learning rate, in the order of seeds.
+        learning_rates: all that were tried.
+        metric: what is averaged.
+        confidence: of the interval of every mean, and of all differences together, each of which
+            has its share of what may go wrong (Bonferroni).
+    """
+    reference = "plain" if "plain" in chosen else next(iter(chosen))
+    others = max(len(chosen) - 1, 1)
+    joint = 1 - (1 - confidence) / others
+    edges = {min(learning_rates), max(learning_rates)} if len(learning_rates) > 1 else set()
+    base = [_value(run, metric) for run in chosen[reference]]
+    results = []
+    for arm, runs in chosen.items():
+        values = [_value(run, metric) for run in runs]
+        difference = None if arm == reference else _difference(values, base, joint)
+        results.append(
+            ArmResult(
+                arm,
+                runs[0].learning_rate,
+                runs[0].learning_rate in edges,
+                mean_interval(values, confidence),
+                difference,
+                _verdict(difference, metric),
+                sum(run.seconds for run in runs) / len(runs),
+            )
+        )
+    return tuple(results)
+
+
+def _difference(values: Sequence[float], base: Sequence[float], confidence: float) -> Interval:
+    if not all(map(math.isfinite, [*values, *base])):
+        return Interval(math.nan, -math.inf, math.inf, len(values), confidence)
+    return mean_interval([a - b for a, b in zip(values, base, strict=True)], confidence)
+
+
+def _verdict(
+    difference: Interval | None, metric: Metric
+) -> Literal["reference", "better", "worse", "undecided"]:
+    if difference is None:
+        return "reference"
+    if difference.low <= 0 <= difference.high:
+        return "undecided"
+    return "better" if (difference.low > 0) == (metric == "accuracy") else "worse"
+
+
+def _value(run: Run, metric: Metric) -> float:
+    given = run.accuracy if metric == "accuracy" else run.loss
+    return math.inf if given is None else given
+
+
+def _oriented(given: float | None, metric: Metric) -> float:
+    """Return a number that is larger for better runs."""
+    if given is None:
+        return -math.inf
+    return given if metric == "accuracy" else -given

@@ -1,0 +1,92 @@
+"""What a privacy report rests on, and how a reader computes it again."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import suppress
+from importlib import metadata
+
+import numpy as np
+import scipy
+
+import taut
+from taut.report._document import Block, Code, Paragraph, Section, Table, code
+from taut.report._evidence import Evidence
+from taut.report._findings import Findings
+from taut.report._wording import assumptions
+
+__all__ = ["assumptions_section", "recipe", "recompute_section", "versions"]
+
+
+def assumptions_section(evidence: Evidence, findings: Findings, unit: str) -> Section:
+    rows = tuple((a.claim, a.status, a.how) for a in assumptions(evidence, findings, unit))
+    introduction = "The promise holds if all of this does."
+    if evidence.plan is not None:
+        introduction += (
+            " **Enforced** means that the code of `taut.training` does it or refuses to run; that "
+            "this code was run, and unchanged, cannot be seen from its files. **Checked** means "
+            "that this report has computed it again; **recorded**, that the run has written it "
+            "down."
+        )
+    blocks: list[Block] = [
+        Paragraph(introduction),
+        Table("What must hold", ("that", "status", "by what"), rows),
+    ]
+    return Section("assumptions", "Assumptions", blocks)
+
+
+def recompute_section(evidence: Evidence) -> Section:
+    introduction, lines = recipe(evidence)
+    blocks: list[Block] = [Paragraph(introduction), Code(lines)]
+    if evidence.files:
+        rows = tuple((code(file.name), code(file.sha256)) for file in evidence.files)
+        blocks.append(Table("Files, by SHA-256", ("file", "hash"), rows))
+    names = tuple((name, version) for name, version in versions().items())
+    blocks.append(Table("This report was computed with", ("package", "version"), names))
+    if evidence.plan is not None:
+        blocks.append(
+            Paragraph("Versions are those of this computation; a run does not record its own.")
+        )
+    return Section("recompute", "Recompute it", blocks)
+
+
+def recipe(evidence: Evidence) -> tuple[str, str]:
+    """Return how to compute the promise again: a sentence, and lines to run."""
+    if evidence.result is not None:
+        return (
+            "Whoever has `statement.json`, which is written beside this page, computes the number "
+            "again without the data or the weights, by `taut verify statement.json` or in Python:",
+            "from pathlib import Path\n"
+            "from taut.training import TrainingResult\n\n"
+            'text = Path("statement.json").read_text()\n'
+            "print(TrainingResult.from_json(text).epsilon)",
+        )
+    if evidence.kind == "run":
+        return (
+            "Whoever has the ledger computes the number again without the data or the weights:",
+            "from taut.training import RunHistory\n\n"
+            'history = RunHistory.read("ledger.jsonl")\n'
+            f"print(history.loss.epsilon_bounds(delta={evidence.delta!r}))",
+        )
+    return (
+        "The loss is in `report.json`, which is written beside this page:",
+        "import json\n"
+        "from pathlib import Path\n"
+        "import taut\n\n"
+        'report = json.loads(Path("report.json").read_text())\n'
+        'loss = taut.PrivacyLoss.from_dict(report["loss"])\n'
+        f"print(loss.epsilon_bounds(delta={evidence.delta!r}))",
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what computes."""
+    found = {
+        "taut": taut.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+    }
+    with suppress(metadata.PackageNotFoundError):
+        found["torch"] = metadata.version("torch")
+    return found

@@ -1,0 +1,126 @@
+"""Tables of a configuration as dataclasses: which keys there are, and what they may hold."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+__all__ = ["check_key", "nearest", "read_table", "toml_text"]
+
+Section = TypeVar("Section")
+
+_WORDS: Mapping[Any, str] = {
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    tuple: "a list",
+    dict: "a table",
+}
+
+
+def read_table(section: type[Section], table: object, where: str) -> Section:
+    """Return the dataclass `section` with the values of a table.
+
+    Args:
+        section: a frozen dataclass; its annotations say what a key may hold, `choices` in the
+            metadata of a field which strings, and its `__post_init__` checks values.
+        table: from TOML.
+        where: how messages call the table.
+
+    Raises:
+        ValueError: for an unknown or missing key, or a value of the wrong type.
+    """
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{where} must be a table, got {table!r}")
+    hints = get_type_hints(section)
+    known = {field.name: field for field in fields(section)}  # type: ignore[arg-type]
+    values = {}
+    for key, value in table.items():
+        check_key(key, known, where)
+        values[key] = _checked(value, hints[key], f"{where} {key}")
+        choices = known[key].metadata.get("choices")
+        if choices is not None and value not in choices:
+            raise ValueError(
+                f"{where} {key} must be one of {', '.join(choices)}, got {value!r}"
+                f"{nearest(value, choices)}"
+            )
+    for name, field in known.items():
+        if name not in values and field.default is field.default_factory is MISSING:
+            raise ValueError(f"{where} needs the key {name!r}")
+    try:
+        return section(**values)
+    except ValueError as error:
+        raise ValueError(f"{where} {error}") from None
+
+
+def check_key(key: str, known: Iterable[str], where: str) -> None:
+    """Refuse a key that is not among the known ones, and name the one that was meant.
+
+    Raises:
+        ValueError: with the nearest known key, or with all of them.
+    """
+    names = list(known)
+    if key in names:
+        return
+    meant = nearest(key, names) or f"; known are {', '.join(names) or 'none'}"
+    raise ValueError(f"{where} has the unknown key {key!r}{meant}")
+
+
+def nearest(word: object, known: Iterable[str]) -> str:
+    """Return "; did you mean ...?", or nothing if no known word is near."""
+    found = difflib.get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def _checked(value: object, hint: Any, where: str) -> object:
+    """Return a value as its annotation has it: integers as floats, lists as tuples."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    for kind in kinds:
+        plain = get_origin(kind) or kind
+        if plain is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if plain is tuple and isinstance(value, list):
+            (item, _) = get_args(kind)
+            return tuple(_checked(one, item, f"{where}[{i}]") for i, one in enumerate(value))
+        if isinstance(value, plain) and (plain is bool or not isinstance(value, bool)):
+            return value
+    words = " or ".join(_WORDS[get_origin(k) or k] for k in kinds if k is not NoneType)
+    raise ValueError(f"{where} must be {words}, got {value!r}")
+
+
+def toml_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return tables as TOML; what is None is left out."""
+    parts = []
+    for name, table in tables.items():
+        rows = [
+            f"{_toml_key(key)} = {_toml(value)}"
+            for key, value in table.items()
+            if value is not None
+        ]
+        parts.append("\n".join([f"[{name}]", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return json.dumps(value).replace("\x7f", "\\u007f")  # a JSON string is one of TOML
+    if isinstance(value, Mapping):
+        rows = (f"{_toml_key(key)} = {_toml(item)}" for key, item in value.items())
+        return "{" + ", ".join(rows) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    raise ValueError(f"TOML cannot hold {value!r}; write a string, number, list or table")
+
+
+def _toml_key(key: str) -> str:
+    is_bare = key.replace("-", "").replace("_", "").isalnum() and key.isascii()
+    return key if is_bare else json.dumps(key)

@@ -1,0 +1,146 @@
+"""Augmentation: random variants of examples, drawn anew whenever a batch is."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from taut import _validate
+from taut.errors import UnsoundConfiguration
+from taut.training._materialised import batch_size
+
+__all__ = ["Augment", "Augmentation", "examples_within"]
+
+Augment: TypeAlias = Callable[[Any], Any]
+"""Takes the inputs of a batch, and returns a variant of every example."""
+
+_LOG = logging.getLogger(__name__)
+_SEED = 20_260_102  # any: two calls that are compared must draw the same
+
+
+class Augmentation:
+    """Makes copies of every example by a function that is called once for each of them.
+
+    Args:
+        function: takes inputs as the model does, examples first, and returns as many of the same
+            kind. What it makes of an example must not depend on the other examples.
+        copies: how many there are of every example.
+
+    The first batch is used to check that examples do not mix: with the same random numbers, an
+    example must become the same whatever the others are.
+    """
+
+    def __init__(self, function: Augment, copies: int) -> None:
+        if not callable(function):
+            raise _validate.WrongType(f"augment must be a function, got augment={function!r}")
+        self._function = function
+        self.copies = _validate.positive_integer(copies=copies)
+        self._is_checked = False
+
+    @classmethod
+    def of(cls, function: Augment | None, copies: int) -> Augmentation | None:
+        """Return the augmentation that was asked for, or None."""
+        if function is not None:
+            return cls(function, copies)
+        if copies != 1:
+            raise ValueError(
+                f"copies={copies!r} would all be the same without augment; give it, or leave "
+                "copies out"
+            )
+        return None
+
+    def __call__(self, inputs: Any) -> Any:
+        """Return the copies of all examples, of shape (examples, copies, ...) if several."""
+        batch = batch_size(inputs)
+        if not self._is_checked and batch > 1:
+            self._check(inputs, batch)
+            self._is_checked = True
+        drawn = [self._called(inputs, batch) for _ in range(self.copies)]
+        if self.copies == 1:
+            return drawn[0]
+        return pytree.tree_map(_stacked, *drawn)
+
+    def _called(self, inputs: Any, batch: int) -> Any:
+        found = self._function(inputs)
+        if batch_size(found) != batch:
+            raise ValueError(
+                f"augment must return as many examples as it is given, got {batch_size(found)} "
+                f"for {batch}; copies={self.copies} calls it once for each copy"
+            )
+        return found
+
+    def _check(self, inputs: Any, batch: int) -> None:
+        """Refuse a function that looks at one example to change another."""
+        with _same_draws():
+            together = self._called(inputs, batch)
+        with _same_draws():
+            again = self._called(inputs, batch)
+        if not _agree(together, again, slice(None)):
+            _LOG.warning(
+                "augment draws from a source of its own: that it does not mix examples was not "
+                "checked; draw from torch, numpy or random"
+            )
+            return
+        for chosen in (0, batch - 1):
+            with _same_draws():
+                alike = self._called(_only(inputs, chosen), batch)
+            if not _agree(together, alike, slice(chosen, chosen + 1)):
+                raise UnsoundConfiguration(
+                    f"augment makes something else of example {chosen} if the others change: one "
+                    "example would get into the gradients of several. Leave out what mixes "
+                    "examples, and draw random numbers in an order that does not depend on them"
+                )
+
+
+def examples_within(rows: int | None, copies: int) -> int | None:
+    """Return how many examples have, with their copies, no more rows than these; at least one."""
+    if rows is None:
+        return None
+    return max(_validate.positive_integer(max_physical_batch_size=rows) // copies, 1)
+
+
+def _stacked(*copies: Any) -> Any:
+    return torch.stack(copies, 1) if isinstance(copies[0], Tensor) else copies[0]
+
+
+def _only(inputs: Any, chosen: int) -> Any:
+    """Return inputs with one example in the place of every other."""
+
+    def filled(value: Any) -> Any:
+        if not isinstance(value, Tensor) or value.dim() == 0:
+            return value
+        return value[chosen : chosen + 1].expand_as(value).clone()
+
+    return pytree.tree_map(filled, inputs)
+
+
+def _agree(one: Any, other: Any, part: slice) -> bool:
+    pairs = zip(pytree.tree_leaves(one), pytree.tree_leaves(other), strict=True)
+    return all(
+        torch.allclose(a[part].double(), b[part].double(), rtol=1e-4, atol=1e-6, equal_nan=True)
+        for a, b in pairs
+        if isinstance(a, Tensor) and a.dim() > 0
+    )
+
+
+@contextmanager
+def _same_draws() -> Iterator[None]:
+    """Seed the usual sources inside, and leave them as they were."""
+    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng():
+        torch.manual_seed(_SEED)
+        random.seed(_SEED)
+        np.random.seed(_SEED)  # noqa: NPY002
+        try:
+            yield
+        finally:
+            random.setstate(of_python)
+            np.random.set_state(of_numpy)  # noqa: NPY002

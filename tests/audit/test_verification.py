@@ -1,0 +1,386 @@
+"""Published statements: true ones pass, false ones do not, mistaken ones are told why."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import taut
+from taut.audit import Verdict, verify_statement
+from taut.audit._described_runs import shuffled_floor
+from taut.training import FixedSizeSampling, FlatClip, Plan, RunHistory, TrainingResult
+
+RUN = {
+    "delta": 1e-5,
+    "noise_multiplier": 1.0,
+    "batch_size": 100,
+    "examples": 10_000,
+    "steps": 1_000,
+    "sampler": "poisson",
+}
+POISSON = 1_000 * taut.gaussian(1.0).poisson(0.01)
+
+
+def result(steps=40, is_secure=True, **changes):
+    settings = {
+        "examples": 1_000,
+        "batch_size": 100,
+        "steps": 50,
+        "epsilon": 2.0,
+        "delta": 1e-4,
+        "clipping": FlatClip(1.0),
+    }
+    plan = Plan(**(settings | changes))
+    history = RunHistory().begun(plan, 16).counted(steps)
+    return TrainingResult.of(plan, history, steps=steps, is_secure=is_secure)
+
+
+# --- results of training -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{}, {"sampling": FixedSizeSampling(), "epsilon": 20.0}])
+def test_true_result_is_certified(changes):
+    truth = result(**changes)
+    found = verify_statement(truth.to_json())
+    assert found.verdict is Verdict.CERTIFIED
+    assert found.holds
+    assert found.epsilon == pytest.approx(truth.epsilon.upper)
+    assert found.loss == truth.loss
+    assert found.findings == ()
+
+
+def lowered(data, by=0.99):
+    """Lower every epsilon of a result, in its numbers and in its words."""
+    above, below = data["epsilon"]["upper"], data["epsilon"]["lower"]
+    words = data["statement"]
+    for number, digits in ((above, "upper"), (below, "lower")):
+        shown = taut._rounding.round_up if digits == "upper" else taut._rounding.round_down
+        words = words.replace(shown(number, 6), shown(number * by, 6))
+    data["epsilon"] = {"lower": below * by, "upper": above * by}
+    data["statement"] = words
+    return data
+
+
+def test_result_lowered_by_one_per_cent_is_wrong():
+    data = lowered(result().to_dict())
+    found = verify_statement(data)
+    assert found.verdict is Verdict.WRONG
+    assert found.epsilon < found.bounds.lower
+
+
+def test_result_lowered_together_with_its_plan_is_wrong():
+    data = lowered(result(steps=50).to_dict(), by=0.9)
+    data["plan"]["epsilon"] *= 0.9
+    found = verify_statement(data)
+    assert found.verdict is Verdict.WRONG
+    assert any("its plan promises" in finding for finding in found.findings)
+
+
+def test_result_raised_is_looser_than_needed():
+    found = verify_statement(lowered(result().to_dict(), by=1.5))
+    assert found.verdict is Verdict.WRONG  # its lower bound is above the truth
+    data = lowered(result().to_dict(), by=1.5)
+    below = result().epsilon.lower
+    data["statement"] = data["statement"].replace(
+        taut._rounding.round_down(data["epsilon"]["lower"], 6), taut._rounding.round_down(below, 6)
+    )
+    data["epsilon"]["lower"] = below
+    found = verify_statement(data)
+    assert found.verdict is Verdict.LOOSE
+    assert "50% above" in found.findings[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "finding"),
+    [
+        (("delta",), 1e-5, "it says delta 1e-05, its plan 0.0001"),
+        (("adjacency",), "replace", "it says adjacency 'replace'"),
+        (("sampler",), "shuffle", "it says sampler 'shuffle', its plan 'poisson'"),
+        (("steps",), 41, "the model had 41 updates, of which 40 were counted"),
+        (("counted_steps",), 45, "its loss is not that of its plan after 45 steps"),
+        (("counted_steps",), 39, "its words say counted steps 40, its numbers 39"),
+        (("plan", "noise_multiplier"), 1.0, "its words say noise multiplier"),
+        (("plan", "delta"), 1e-6, "it says delta 0.0001, its plan 1e-06"),
+        (("epsilon", "upper"), 3.0, "its words say epsilon"),
+        (("epsilon", "lower"), 0.5, "its words say lower"),
+        (("statement",), "Very private.", "its words name no epsilon"),
+        (("statement",), "(0.5, 0.0001)-differentially private", "its words say epsilon 0.5"),
+    ],
+)
+def test_contradiction_is_named(path, value, finding):
+    data = result().to_dict()
+    *above, last = path
+    part = data
+    for key in above:
+        part = part[key]
+    assert part[last] != value
+    part[last] = value
+    found = verify_statement(data)
+    assert found.verdict is Verdict.WRONG
+    assert any(finding in text for text in found.findings)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "finding"),
+    [
+        ("40 steps", "30 steps", "counted steps 30"),
+        ("batch of 100", "batch of 10", "batch size 10"),
+        ("out of 1000", "out of 9000", "examples 9000"),
+        ("(poisson sampling)", "(shuffle sampling)", "sampler shuffle"),
+        ("under add_remove", "under zero_out", "adjacency zero_out"),
+        ("delta=0.0001", "delta=1e-09", "delta 1e-09"),
+        ("FlatClip(norm=1.0)", "FlatClip(norm=0.1)", "clipping FlatClip(norm=0.1)"),
+        ("after 40 of", "after 30 of", "steps 30"),
+        ("of 50 planned", "of 40 planned", "planned steps 40"),
+    ],
+)
+def test_words_must_agree_with_numbers(old, new, finding):
+    data = result().to_dict()
+    assert old in data["statement"]
+    data["statement"] = data["statement"].replace(old, new)
+    found = verify_statement(data)
+    assert found.verdict is Verdict.WRONG
+    assert any(f"its words say {finding}" in text for text in found.findings)
+
+
+def test_result_that_says_shuffled_is_told_what_that_costs():
+    data = result().to_dict()
+    data["sampler"] = "shuffle"
+    data["statement"] = data["statement"].replace("(poisson", "(shuffle")
+    found = verify_statement(data)
+    assert found.verdict is Verdict.WRONG
+    needed = (4 * taut.gaussian(result().plan.noise_multiplier)).epsilon(1e-4)
+    assert found.findings[-1].startswith("sampler mismatch: the claim was computed for Poisson")
+    assert taut._rounding.round_up(needed, 4) in found.findings[-1]
+
+
+def test_cheaper_loss_than_that_of_the_plan_is_wrong():
+    data = lowered(result().to_dict(), by=0.5)
+    data["loss"] = (40 * taut.gaussian(20.0).poisson(0.1)).to_dict()
+    found = verify_statement(data)
+    assert found.verdict is Verdict.WRONG
+    assert found.loss == result().loss
+
+
+def test_dearer_loss_than_that_of_the_plan_counts():
+    truth = result()
+    dearer = TrainingResult.from_dict(
+        {**truth.to_dict(), "loss": (truth.loss + taut.gaussian(10.0)).to_dict()}
+    )
+    found = verify_statement(dearer.to_json())
+    assert found.verdict is Verdict.CERTIFIED
+    assert "counts more than the steps" in found.findings[0]
+
+
+def test_a_seed_is_no_promise():
+    found = verify_statement(result(is_secure=False).to_json())
+    assert found.verdict is Verdict.NOT_CERTIFIED
+    assert "came from a seed" in found.findings[0]
+
+
+# --- losses with a claim -------------------------------------------------------------------------
+
+
+def test_loss_with_a_claim():
+    upper = POISSON.epsilon(1e-5)
+    claim = {"epsilon": upper, "delta": 1e-5, "loss": POISSON.to_dict()}
+    assert verify_statement(claim).verdict is Verdict.CERTIFIED
+    assert verify_statement(claim | {"epsilon": 0.99 * upper}).verdict is Verdict.WRONG
+    assert verify_statement(claim | {"epsilon": 2 * upper}).verdict is Verdict.LOOSE
+    assert verify_statement({**POISSON.to_dict(), "epsilon": upper, "delta": 1e-5}).holds
+    found = verify_statement(claim | {"adjacency": "replace"})
+    assert found.verdict is Verdict.WRONG
+    assert "its loss is for add_remove" in found.findings[0]
+
+
+def test_bounds_of_the_command_are_a_claim():
+    lower, upper = POISSON.epsilon_bounds(1e-5)
+    claim = {"epsilon": {"lower": lower, "upper": upper}, "delta": 1e-5, "loss": POISSON.to_dict()}
+    assert verify_statement(json.dumps(claim)).verdict is Verdict.CERTIFIED
+
+
+def test_infinite_claim_holds_for_a_loss_without_a_bound():
+    loss = taut.gaussian(1.0).to_dict()
+    assert verify_statement({"epsilon": "Infinity", "delta": 0.0, "loss": loss}).holds
+    assert not verify_statement({"epsilon": 1e9, "delta": 0.0, "loss": loss}).holds
+
+
+def test_what_cannot_be_decided_is_not_certified():
+    """Between the bounds of a loss that is known by its Renyi divergences only."""
+    loss = 100 * taut.from_rdp({2.0: 1e-3, 8.0: 4e-3})
+    lower, upper = loss.epsilon_bounds(1e-5)
+    claim = {"epsilon": (lower + upper) / 2, "delta": 1e-5, "loss": loss.to_dict()}
+    assert verify_statement(claim).verdict is Verdict.NOT_CERTIFIED
+
+
+# --- runs described by hand ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "loss"),
+    [
+        ({}, POISSON),
+        ({"rate": 0.01, "batch_size": None, "examples": None}, POISSON),
+        ({"steps": None, "epochs": 10}, POISSON),
+        (
+            {"adjacency": "replace", "steps": 5},
+            5
+            * taut.gaussian(1.0, sensitivity=2.0, adjacency="replace").poisson(
+                0.01, removal=taut.gaussian(1.0)
+            ),
+        ),
+        (
+            {"sampler": "fixed_size"},
+            1_000
+            * taut.gaussian(1.0, sensitivity=2.0, adjacency="replace").fixed_size(
+                100, 10_000, "replace"
+            ),
+        ),
+        ({"sampler": "shuffle"}, 10 * taut.gaussian(1.0, adjacency="zero_out")),
+        ({"sampler": "shuffle", "steps": 1_001}, 11 * taut.gaussian(1.0, adjacency="zero_out")),
+        (
+            {"sampler": "shuffle", "adjacency": "replace"},
+            10 * taut.gaussian(1.0, sensitivity=2.0, adjacency="replace"),
+        ),
+        (
+            {"mechanism": "gaussian", "sampler": None, "batch_size": None, "steps": 3},
+            3 * taut.gaussian(1.0),
+        ),
+    ],
+)
+def test_described_run_is_the_loss_it_describes(changes, loss):
+    data = {key: value for key, value in (RUN | changes).items() if value is not None}
+    true = verify_statement(data | {"epsilon": loss.epsilon(1e-5)})
+    assert true.loss == loss
+    assert true.verdict is Verdict.CERTIFIED
+    false = verify_statement(data | {"epsilon": 0.99 * loss.epsilon(1e-5)})
+    assert not false.holds
+
+
+def test_poisson_claim_for_shuffled_batches_is_named():
+    claim = POISSON.epsilon(1e-5)
+    found = verify_statement(RUN | {"sampler": "shuffle", "epsilon": round(claim, 2)})
+    assert found.verdict is Verdict.WRONG
+    (mismatch, needed) = found.findings
+    assert mismatch.startswith("sampler mismatch: epsilon 1.83 is what Poisson batches")
+    assert "17.86 is needed" in mismatch
+    assert "17.8566 can be claimed for batches drawn by 'shuffle'" in needed
+
+
+def test_claim_that_shuffling_may_keep_is_not_called_wrong():
+    noisy = RUN | {"noise_multiplier": 4.0, "sampler": "shuffle", "steps": 100}
+    claim = (100 * taut.gaussian(4.0).poisson(0.01)).epsilon(1e-5)
+    found = verify_statement(noisy | {"epsilon": claim})
+    assert found.verdict is Verdict.NOT_CERTIFIED
+    assert "sampler mismatch" in found.findings[0]
+
+
+def test_halved_sensitivity_of_fixed_size_is_named():
+    step = taut.gaussian(1.0, sensitivity=1.0, adjacency="replace")
+    claim = (1_000 * step.fixed_size(100, 10_000, "replace")).epsilon(1e-5)
+    found = verify_statement(RUN | {"sampler": "fixed_size", "epsilon": claim})
+    assert found.verdict is Verdict.WRONG
+    assert "sampler mismatch" in found.findings[0]
+
+
+def test_add_remove_with_shuffled_batches_has_no_theorem():
+    found = verify_statement(
+        RUN | {"sampler": "shuffle", "adjacency": "add_remove", "epsilon": 100.0}
+    )
+    assert found.verdict is Verdict.NOT_CERTIFIED
+    assert "state the claim for zero_out or replace" in found.findings[0]
+
+
+def test_words_beside_a_description_count():
+    found = verify_statement(RUN | {"epsilon": 1.84, "statement": "This is (1.0, 1e-5)-DP."})
+    assert found.verdict is Verdict.WRONG
+    assert found.epsilon == 1.0
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "a statement is a JSON object, got list"),
+        ('{"epsilon": 1, "epsilon": 2}', "the key 'epsilon' is given twice"),
+        ({"schema": "taut.training-result/9"}, "knows taut.training-result/1"),
+        ({"schema": "taut.training-result/1"}, "malformed statement: KeyError('plan')"),
+        ({"schema": "other"}, "schema 'other' is no statement"),
+        ({"loss": 3, "epsilon": 1, "delta": 0}, "not a privacy loss"),
+        ({"loss": POISSON.to_dict(), "delta": 0}, "has no 'epsilon'"),
+        (RUN, "has no 'epsilon'"),
+        (RUN | {"epsilon": math.nan}, "epsilon must be finite and at least 0"),
+        (RUN | {"epsilon": "small"}, "epsilon must be a real number"),
+        (RUN | {"epsilon": 1.0, "delta": 2.0}, "delta must be in [0, 1)"),
+        (RUN | {"epsilon": 1.0, "batchsize": 3}, "'batchsize'; did you mean 'batch_size'?"),
+        (RUN | {"epsilon": 1.0, "sampler": "shuffled"}, "sampler must be one of poisson"),
+        (RUN | {"epsilon": 1.0, "adjacency": "add"}, "adjacency must be one of add_remove"),
+        (RUN | {"epsilon": 1.0, "mechanism": "pate"}, "mechanism must be 'dp-sgd' or 'gaussian'"),
+        (RUN | {"epsilon": 1.0, "epochs": 3}, "either 'steps' or 'epochs'"),
+        (RUN | {"epsilon": 1.0, "rate": 0.1}, "either 'rate', or 'batch_size' and 'examples'"),
+        (RUN | {"epsilon": 1.0, "batch_size": 10_001}, "batch_size must be at most examples"),
+        (RUN | {"epsilon": 1.0, "noise_multiplier": 0}, "noise_multiplier must be finite"),
+        (RUN | {"epsilon": 1.0, "steps": 0}, "steps must be at least 1"),
+        ({"epsilon": 1.0, "delta": 1e-5, "sampler": "poisson"}, "needs 'noise_multiplier'"),
+        (
+            {"epsilon": 1, "delta": 0, "noise_multiplier": 1, "rate": 0, "sampler": "poisson"},
+            "rate must be greater than 0",
+        ),
+        (
+            {
+                "epsilon": 1,
+                "delta": 1e-5,
+                "noise_multiplier": 1,
+                "rate": 0.1,
+                "steps": 1,
+                "sampler": "fixed_size",
+            },
+            "needs batch_size and examples, not a rate",
+        ),
+    ],
+)
+def test_what_is_no_statement_is_refused(data, message):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  the message is compared below
+        verify_statement(data)
+    assert message in str(caught.value)
+
+
+# --- what one epoch of shuffled batches surely costs ---------------------------------------------
+
+
+@pytest.mark.parametrize(("shift", "sensitivity"), [(1.0, 1.0), (2.0, 2.0)])
+def test_one_batch_is_the_gaussian_mechanism(shift, sensitivity):
+    exact = taut.gaussian(1.0, sensitivity=sensitivity).epsilon_bounds(1e-5, 1e-6).upper
+    floor = shuffled_floor(1.0, 1, shift, 1e-5)
+    assert exact * 0.999 <= floor <= exact
+
+
+@pytest.mark.parametrize("batches", [2, 10, 100])
+@pytest.mark.parametrize("sigma", [0.4, 1.0])
+def test_floor_is_below_the_bound_without_amplification(sigma, batches):
+    floor = shuffled_floor(sigma, batches, 1.0, 1e-5)
+    assert 0 < floor <= taut.gaussian(sigma).epsilon(1e-5)
+
+
+def test_floor_is_attained_by_an_attack():
+    """The event of the bound, drawn: its frequencies allow the epsilon that is claimed."""
+    sigma, batches, delta, draws = 0.8, 10, 1e-2, 400_000
+    bits = np.random.default_rng(1)
+    noise = sigma * bits.normal(size=(draws, batches))
+    place = bits.integers(batches, size=draws)
+    rows = np.arange(draws)
+    best = 0.0
+    highest = {}
+    for shift in (2.0, 1.0):
+        moved = noise.copy()
+        moved[rows, place] += shift
+        highest[shift] = np.sort(moved.max(1))
+    for threshold in np.linspace(2.0, 4.0, 41):
+        p, q = (1 - np.searchsorted(highest[s], threshold) / draws for s in (2.0, 1.0))
+        exact_p = 1 - norm.cdf((threshold - 2) / sigma) * norm.cdf(threshold / sigma) ** 9
+        assert p == pytest.approx(exact_p, abs=5e-3)
+        if p > delta:
+            best = max(best, math.log((p - delta) / q))
+    assert shuffled_floor(sigma, batches, 1.0, delta) == pytest.approx(best, rel=0.02)

@@ -1,0 +1,98 @@
+"""``taut plan``."""
+
+import pytest
+
+from taut.training import FixedSizeSampling, FlatClip, Plan
+
+RUN = "plan -n 200 --batch-size 50 --epochs 4 --epsilon 2 --delta 1e-3"
+PLAN = {"examples": 200, "epochs": 4, "epsilon": 2.0, "delta": 1e-3, "clipping": FlatClip(1.0)}
+
+
+def test_is_the_library_answer(run_json):
+    expected = Plan(batch_size=50, **PLAN)
+    answer = run_json(RUN)
+    assert Plan.from_dict({key: answer[key] for key in expected.to_dict()}) == expected
+    assert answer["noise_per_step"] == expected.noise_multiplier / 50
+    assert answer["noise_of_run"] == pytest.approx(expected.noise_multiplier / 50 / 16**0.5)
+
+
+def test_rate_and_steps_say_the_same(run_json):
+    line = "plan -n 200 --rate 0.25 --steps 16 --epsilon 2 --delta 1e-3"
+    assert run_json(line) == run_json(RUN)
+
+
+def test_sampling_can_be_chosen(run_json):
+    line = RUN.replace("--epsilon 2", "--epsilon 20") + " --sampling fixed_size"
+    expected = Plan(batch_size=50, **(PLAN | {"epsilon": 20.0}), sampling=FixedSizeSampling())
+    answer = run_json(line)
+    assert answer["noise_multiplier"] == expected.noise_multiplier
+    assert answer["adjacency"] == "replace"
+
+
+def test_page_names_noise_promise_and_assumptions(run):
+    page = run(RUN).stdout
+    words = ("sigma", "16 (4 epochs)", "noise per step", "certified upper bound", "add_remove")
+    for word in (*words, "poisson"):
+        assert word in page
+
+
+def test_sigma_printed_for_people_keeps_the_promise(run):
+    sigma = float(run(RUN).stdout.split()[1])
+    again = Plan(
+        examples=200,
+        batch_size=50,
+        epochs=4,
+        delta=1e-3,
+        noise_multiplier=sigma,
+        clipping=FlatClip(1.0),
+    )
+    assert again.epsilon <= 2.0
+
+
+def test_sweep(run, run_json):
+    answer = run_json(f"{RUN} --sweep batch_size=25,50")
+    assert answer["knob"] == "batch_size"
+    for row, size in zip(answer["plans"], (25, 50), strict=True):
+        assert row["noise_multiplier"] == Plan(batch_size=size, **PLAN).noise_multiplier
+    page = run(f"{RUN} --sweep batch-size=25,50").stdout
+    assert "batch size" in page
+    assert "noise of the run" in page
+
+
+def test_sweep_shows_what_cannot_be_afforded(run):
+    page = run(f"{RUN} --sweep epsilon=1e-6,2").stdout
+    assert "epsilon=1e-06: epsilon=1e-06 at delta=0.001 needs a noise multiplier" in page
+
+
+@pytest.mark.parametrize("sweep", ["", "--sweep epochs=1,2,4"])
+def test_plot(run, tmp_path, sweep):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "plan.svg"
+    assert run(f"{RUN} {sweep} --plot {path}").exit_code == 0
+    assert "<svg" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("plan -n 2000 --epochs 4 --epsilon 2 --delta 1e-4", "give either batch_size or rate"),
+        ("plan -n 2000 --batch-size 9 --epsilon 2 --delta 1e-4", "give either steps or epochs"),
+        (f"{RUN} --rate 0.1", "give either batch_size or rate"),
+        (f"{RUN} --sampling poison", "--sampling must be one of poisson, fixed_size"),
+        (f"{RUN} --sweep batch_size", "--sweep must be a name and numbers"),
+        (f"{RUN} --sweep batch_size=a,b", "--sweep must be a name and numbers"),
+        (f"{RUN} --sweep batchsize=1", "did you mean 'batch_size'?"),
+        (f"{RUN} --sweep batch_size=1.5", "must be a whole number"),
+        (RUN.replace("--epsilon 2", "--epsilon 1e-6"), "It would do to have"),
+        (RUN.replace("-n 200", "-n 10"), "batch_size must be at most examples=10"),
+    ],
+)
+def test_a_mistake_is_explained(refusal, line, message):
+    assert message in refusal(line)
+
+
+def test_completion_of_names():
+    from taut.cli._plan import _complete_knob, _complete_sampling
+
+    assert _complete_knob("e") == ["epochs=", "epsilon=", "examples="]
+    assert _complete_sampling("p") == ["poisson"]

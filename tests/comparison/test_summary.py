@@ -1,0 +1,172 @@
+"""Intervals, tuning, differences and what is recommended."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from comparison.tasks import SETTINGS, TASK_SIZES, run
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from taut.comparison import Comparison, predict
+from taut.comparison._statistics import mean_interval
+from taut.comparison._summary import best_learning_rate
+
+PREDICTION = predict(SETTINGS, TASK_SIZES, arms=["plain", "group", "normalised"])
+
+
+def comparison(values, *, rates=(0.5,), chosen=None, confidence=0.95, tuned_on_test=True, **more):
+    """Return what was found if every arm had these accuracies, by seed."""
+    runs = [
+        run(arm, value, seed, (chosen or {}).get(arm, 0.5), **more)
+        for arm, row in values.items()
+        for seed, value in enumerate(row)
+    ]
+    return Comparison(
+        PREDICTION,
+        tuple(runs),
+        tuple(range(len(next(iter(values.values()))))),
+        tuple(rates),
+        chosen or dict.fromkeys(values, 0.5),
+        confidence,
+        tuned_on_test,
+    )
+
+
+@given(
+    st.lists(st.floats(-10, 10), min_size=2, max_size=12).filter(lambda x: np.std(x) > 1e-3),
+    st.floats(0.5, 0.999),
+)
+def test_interval_is_that_of_student(values, confidence):
+    found = mean_interval(values, confidence)
+    scale = stats.sem(values)
+    low, high = stats.t.interval(confidence, len(values) - 1, loc=np.mean(values), scale=scale)
+    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-8, abs=1e-8)
+
+
+def test_one_value_has_no_interval():
+    found = mean_interval([0.7], 0.95)
+    assert (found.mean, found.low, found.high) == (0.7, -math.inf, math.inf)
+    assert str(found) == "0.7000"
+    assert found.to_dict()["low"] is None
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, math.nan])
+def test_confidence_that_makes_no_sense(confidence):
+    with pytest.raises(ValueError, match="confidence"):
+        mean_interval([1.0, 2.0], confidence)
+
+
+def test_learning_rate_is_chosen_by_the_examples_that_choose():
+    runs = [
+        run("plain", 0.9, 0, 0.1, choice=0.5),
+        run("plain", 0.5, 0, 0.2, choice=0.7),
+        run("plain", 0.9, 1, 0.1, choice=0.6),
+        run("plain", 0.5, 1, 0.2, choice=0.7),
+    ]
+    assert best_learning_rate(runs) == 0.2
+
+
+def test_smaller_learning_rate_wins_a_draw():
+    assert best_learning_rate([run("plain", 0.5, 0, rate) for rate in (1.0, 0.1)]) == 0.1
+
+
+def test_learning_rate_by_loss_where_there_are_no_classes():
+    runs = [
+        run("plain", None, 0, rate, loss) for rate, loss in ((0.1, 2.0), (0.2, 1.0), (0.3, None))
+    ]
+    assert best_learning_rate(runs) == 0.2
+
+
+def test_differences_are_paired_and_hold_together():
+    rows = {"plain": [0.5, 0.7, 0.9], "group": [0.51, 0.72, 0.91], "normalised": [0.5, 0.6, 0.9]}
+    results = {row.arm: row for row in comparison(rows).results}
+    expected = stats.ttest_rel(rows["group"], rows["plain"]).confidence_interval(0.975)
+    found = results["group"].difference
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert results["plain"].difference is None
+
+
+def test_better_arm_is_recommended():
+    rows = {"plain": [0.5, 0.7, 0.9], "group": [0.6, 0.801, 1.0], "normalised": [0.3, 0.501, 0.7]}
+    found = comparison(rows)
+    assert [row.verdict for row in found.results] == ["reference", "better", "worse"]
+    assert found.best.arm == "group"
+    assert found.recommendation.startswith("Take group: its accuracy differs from that of plain by")
+    assert "Worse than plain beyond the interval: normalised." in found.recommendation
+
+
+def test_best_of_several_better_arms():
+    rows = {"plain": [0.5, 0.7], "group": [0.6, 0.8], "normalised": [0.7, 0.9]}
+    assert comparison(rows).best.arm == "normalised"
+
+
+def test_plain_is_recommended_where_differences_may_be_chance():
+    found = comparison({"plain": [0.5, 0.7, 0.9], "group": [0.6, 0.72, 0.91]})
+    assert found.best.arm == "plain"
+    assert found.recommendation.startswith("No arm beats plain beyond the 95% intervals")
+
+
+def test_one_more_arm_needs_more_evidence():
+    rows = {"plain": [0.5, 0.7, 0.9], "group": [0.52, 0.73, 0.93]}
+    assert comparison(rows, confidence=0.98).results[1].verdict == "better"
+    rows["normalised"] = [0.5, 0.7, 0.9]
+    assert comparison(rows, confidence=0.98).results[1].verdict == "undecided"
+
+
+def test_lower_losses_are_better():
+    runs = [
+        run(arm, None, seed, loss=loss + 0.001 * seed)
+        for arm, loss in (("plain", 1.0), ("group", 0.5), ("normalised", 2.0))
+        for seed in range(3)
+    ]
+    found = comparison({"plain": [1, 1, 1], "group": [1, 1, 1], "normalised": [1, 1, 1]})
+    found = Comparison(PREDICTION, tuple(runs), (0, 1, 2), (0.5,), found.chosen, 0.95, True)
+    assert found.metric == "loss"
+    assert found.best.arm == "group"
+    assert [row.verdict for row in found.results] == ["reference", "better", "worse"]
+
+
+def test_losses_that_are_not_finite_decide_nothing():
+    rows = {"plain": [None, None], "group": [None, None]}
+    found = comparison(rows, loss=None)
+    assert [row.verdict for row in found.results] == ["reference", "undecided"]
+    assert "Infinity" not in json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_one_seed_is_said_to_be_too_few():
+    found = comparison({"plain": [0.5], "group": [0.9]})
+    assert found.best.arm == "plain"
+    assert "One seed says nothing" in found.recommendation
+
+
+def test_edge_of_learning_rates_is_named():
+    rows = {"plain": [0.5, 0.7], "group": [0.6, 0.7]}
+    chosen = {"plain": 0.2, "group": 0.4}
+    text = comparison(rows, rates=(0.1, 0.2, 0.4), chosen=chosen).recommendation
+    assert "edge of those tried for group:" in text
+    assert "flatters all arms" in text
+    assert "flatters" not in comparison(
+        rows, rates=(0.1, 0.2, 0.4), chosen=chosen, tuned_on_test=False
+    ).recommendation  # fmt: skip
+
+
+def test_table_has_warning_and_csv_all_runs():
+    found = comparison({"plain": [0.5, 0.7], "group": [0.6, 0.7], "normalised": [0.5, 0.7]})
+    text = str(found)
+    assert "These are experiments" in text
+    assert text.count("\n| ") == 5
+    assert len(found.to_csv().splitlines()) == 7
+    data = found.to_dict()
+    assert json.loads(json.dumps(data)) == data
+    assert data["warning"] == found.experiment
+
+
+def test_all_runs_together_cost_more():
+    found = comparison({"plain": [0.5, 0.7], "group": [0.6, 0.7], "normalised": [0.5, 0.7]})
+    (_, count), *rest = found.loss.terms
+    assert count == 6 * SETTINGS.steps
+    assert not rest
+    assert found.loss.epsilon(1e-3) > 3

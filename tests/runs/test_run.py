@@ -1,0 +1,218 @@
+"""Runs from a configuration: begun, gone on with, refused."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from taut.audit import verify_statement
+from taut.errors import RunInUse, UnsoundConfiguration
+from taut.runs import RunConfig, resume, train
+from taut.training import ModelMix, Plan, RunLedger, TrainingResult
+
+
+def test_directory_holds_what_a_run_needs(configured, folder):
+    outcome = train(RunConfig.from_toml(configured()))
+    run = folder / "run"
+    assert sorted(path.name for path in run.iterdir()) == [
+        "checkpoint.pt",
+        "config.toml",
+        "ledger.jsonl",
+        "metrics.csv",
+        "model.pt",
+        "plan.json",
+        "result.json",
+    ]
+    stated = json.loads((run / "result.json").read_text())
+    assert stated == outcome.result.to_dict()
+    assert TrainingResult.from_dict(stated) == outcome.result
+    assert outcome.result.epsilon.upper <= 3.0
+    assert outcome.evaluation.examples == 50
+
+
+def test_metrics_hold_nothing_private(configured, folder):
+    train(RunConfig.from_toml(configured()))
+    lines = (folder / "run" / "metrics.csv").read_text().splitlines()
+    rows = list(csv.DictReader(lines))
+    assert [list(row) for row in rows] == [["step", "epoch", "epsilon"]] * 6
+    assert [int(row["step"]) for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert float(rows[-1]["epsilon"]) <= 3.0
+
+
+def test_finished_run_is_only_evaluated_again(configured, folder):
+    first = train(RunConfig.from_toml(configured()))
+    again = resume(folder / "run")
+    assert again.result == first.result
+    assert again.evaluation == first.evaluation
+
+
+def test_a_seed_repeats_an_experiment(configured, folder):
+    for name in ("one", "two"):
+        config = configured(training={"seed": 5}, run={"directory": name})
+        outcome = train(RunConfig.from_toml(config))
+        assert not outcome.result.is_secure
+    one, two = (torch.load(folder / name / "model.pt") for name in ("one", "two"))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        {"optimizer": "adam", "schedule": "cosine", "weight_decay": 0.01},
+        {"optimizer": "adamw", "schedule": "linear", "physical_batch_size": 4},
+        {"optimizer": "rmsprop", "momentum": 0.5},
+        {"optimizer": "sgd", "momentum": 0.9, "ema": 0.9, "device": "cpu"},
+    ],
+)
+def test_ways_to_train(configured, folder, training):
+    outcome = train(RunConfig.from_toml(configured(training=training)))
+    assert outcome.result.steps == 6
+    assert resume(folder / "run").evaluation == outcome.evaluation
+
+
+def test_mixed_weights(configured, folder):
+    mixing = {"name": "model_mix", "width": 2.0}
+    changes = {"mixing": mixing, "epsilon": None, "noise_multiplier": 2.0}
+    outcome = train(RunConfig.from_toml(configured(plan=changes)))
+    assert outcome.result.plan.mixing == ModelMix(width=2.0)
+    assert resume(folder / "run").result == outcome.result
+    assert verify_statement((folder / "run" / "result.json").read_text()).holds
+
+
+def test_schedules_fall_to_nearly_nothing(configured, folder):
+    for schedule in ("cosine", "linear"):
+        path = configured(training={"schedule": schedule}, run={"directory": schedule})
+        train(RunConfig.from_toml(path))
+        state = torch.load(folder / schedule / "checkpoint.pt")
+        (rate,) = [group["lr"] for group in state["optimizer"]["param_groups"]]
+        assert rate <= 0.5 / 6 + 1e-12
+
+
+@pytest.mark.parametrize("loss", ["mse", "binary"])
+def test_numbers_as_targets(configured, folder, loss):
+    np.savez(folder / "numbers.npz", x=np.ones((100, 3)), y=np.arange(100) % 2)
+    path = configured(
+        data={"path": "numbers.npz"}, model={"widths": [3, 1]}, training={"loss": loss}
+    )
+    outcome = train(RunConfig.from_toml(path))
+    assert outcome.result.steps == 6
+    assert outcome.evaluation is None
+
+
+def test_factory_beside_the_configuration(configured, folder):
+    (folder / "beside.py").write_text(
+        "from torch import nn\ndef make(hidden): return nn.Sequential(nn.Linear(3, hidden), "
+        "nn.Tanh(), nn.Linear(hidden, 2))\n"
+    )
+    path = configured(model={"name": "beside:make", "widths": None, "hidden": 5})
+    assert train(RunConfig.from_toml(path)).result.steps == 6
+    assert resume(folder / "run").result.steps == 6
+
+
+def test_images_of_digits(configured):
+    pytest.importorskip("sklearn")
+    path = configured(
+        data={"path": None, "builtin": "digits", "shape": [1, 8, 8]},
+        model={"widths": [64, 10]},
+        plan={"batch_size": 100},
+    )
+    outcome = train(RunConfig.from_toml(path))
+    assert outcome.result.plan.examples + outcome.evaluation.examples == 1797
+
+
+def test_scale_multiplies_inputs(configured):
+    from taut.runs import prepare
+
+    plain = prepare(RunConfig.from_toml(configured())).examples
+    scaled = prepare(RunConfig.from_toml(configured(data={"scale": 0.5}))).examples
+    torch.testing.assert_close(scaled[:][0], 0.5 * plain[:][0])
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+def test_a_directory_with_a_run_is_not_begun_again(configured):
+    config = RunConfig.from_toml(configured())
+    train(config)
+    with pytest.raises(ValueError, match=r"already holds a run .* taut resume"):
+        train(config)
+
+
+def test_there_must_be_a_run_to_go_on_with(tmp_path):
+    with pytest.raises(ValueError, match=r"no run was begun in .* taut train"):
+        resume(tmp_path)
+
+
+def test_a_run_in_use_is_refused(configured, folder):
+    train(RunConfig.from_toml(configured()))
+    run = folder / "run"
+    plan = Plan.from_json((run / "plan.json").read_text())
+    with RunLedger(run / "ledger.jsonl", plan), pytest.raises(RunInUse, match="open elsewhere"):
+        resume(run)
+
+
+@pytest.mark.parametrize("lost", [["ledger.jsonl"], ["ledger.jsonl", "checkpoint.pt"]])
+def test_a_lost_ledger_is_refused(configured, folder, lost):
+    train(RunConfig.from_toml(configured()))
+    for name in lost:
+        (folder / "run" / name).unlink()
+    with pytest.raises(UnsoundConfiguration, match="ledger was lost"):
+        resume(folder / "run")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("epsilon = 3.0", "epsilon = 4.0"),
+        ("delta = 0.001", "delta = 0.0001"),
+        ("steps = 6", "steps = 7"),
+        ("batch_size = 20", "batch_size = 10"),
+        ("norm = 1.0", "norm = 2.0"),
+        ('"poisson"', '"fixed_size"'),
+    ],
+)
+def test_a_promise_cannot_be_changed_afterwards(configured, folder, old, new):
+    train(RunConfig.from_toml(configured()))
+    copy = folder / "run" / "config.toml"
+    assert old in copy.read_text()
+    copy.write_text(copy.read_text().replace(old, new))
+    with pytest.raises(ValueError, match=r"\[plan\] is not that of the run"):
+        resume(folder / "run")
+
+
+def test_an_experiment_stays_one(configured, folder):
+    train(RunConfig.from_toml(configured(training={"seed": 3})))
+    copy = folder / "run" / "config.toml"
+    copy.write_text(copy.read_text().replace("seed = 3\n", ""))
+    with pytest.raises(UnsoundConfiguration, match="a run with a seed"):
+        resume(folder / "run")
+
+
+def test_another_model_is_refused(configured, folder):
+    train(RunConfig.from_toml(configured()))
+    copy = folder / "run" / "config.toml"
+    copy.write_text(copy.read_text().replace("[3, 4, 2]", "[3, 5, 2]"))
+    with pytest.raises(ValueError, match=r"\[model\] mlp could not be trained: RuntimeError"):
+        resume(folder / "run")
+
+
+def test_targets_that_the_loss_cannot_use_are_refused(configured, folder):
+    np.savez(folder / "pairs.npz", x=np.ones((100, 3)), y=np.zeros((100, 2), dtype=int))
+    with pytest.raises(ValueError, match=r"\[model\] mlp could not be trained"):
+        train(RunConfig.from_toml(configured(data={"path": "pairs.npz"})))
+
+
+def test_data_that_went_missing_is_named(configured, folder):
+    train(RunConfig.from_toml(configured()))
+    (folder / "points.npz").unlink()
+    with pytest.raises(OSError, match=r"points\.npz"):
+        resume(folder / "run")
+
+
+def test_a_run_killed_before_its_plan_was_written_begins(configured, folder):
+    config = RunConfig.from_toml(configured())
+    (folder / "run").mkdir()
+    (folder / "run" / "config.toml").write_text(config.moved(folder / "run").to_toml())
+    assert resume(folder / "run").result.steps == 6
