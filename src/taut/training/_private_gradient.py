@@ -338,7 +338,7 @@ class PrivateGradient:
             )
         if noise.coordinate_rate != self._step_noise.coordinate_rate:
             raise UnsoundConfiguration(
-                f"noise is for coordinates sampled at the rate {noise.coordinate_rate:g}, and masks "
+                f"noise is for coordinates sampled at rate {noise.coordinate_rate:g}, and masks "
                 f"are drawn at {self._step_noise.coordinate_rate:g}; give the noise of the plan"
             )
         groups = clipping.groups(list(self._names.values()))
