@@ -175,7 +175,7 @@ class TestSum:
     def test_masks_cannot_be_exchanged_away(self):
         net = nn.Linear(3, 1, bias=False)
         step = self.gradient(net, IndependentNoise((1.0,), (0,), 0.5))
-        with pytest.raises(UnsoundConfiguration, match="sampled at rate 1"):
+        with pytest.raises(UnsoundConfiguration, match="sampled at 1"):
             step.exchange(CLIP, IndependentNoise((1.0,), (0,)))
 
     def test_masked_noise_needs_a_clipping_of_entries(self):

@@ -338,8 +338,8 @@ class PrivateGradient:
             )
         if noise.coordinate_rate != self._step_noise.coordinate_rate:
             raise UnsoundConfiguration(
-                f"noise is for coordinates sampled at rate {noise.coordinate_rate:g}, and masks "
-                f"are drawn at {self._step_noise.coordinate_rate:g}; give the noise of the plan"
+                f"noise is for coordinates sampled at {noise.coordinate_rate:g}, and masks are "
+                f"drawn at {self._step_noise.coordinate_rate:g}; give the noise of the plan"
             )
         groups = clipping.groups(list(self._names.values()))
         self._step_noise = self._checked_noise(clipping, groups, None, noise)
