@@ -84,7 +84,13 @@ def _guarantee(evidence: Evidence, findings: Findings, unit: str) -> Section:
     epsilon = findings.epsilon
     cards = (
         ("ε, certified", f"≤ {at_most(epsilon.upper)}", f"at δ = {number(findings.delta)}"),
-        ("The truth is", f"≥ {at_least(epsilon.lower)}", "so no better proof says less"),
+        (
+            "The truth is",
+            f"≥ {at_least(epsilon.lower)}",
+            "so no proof can promise less"
+            if epsilon.lower > 0
+            else "nothing is known from below for such releases",
+        ),
         ("At 5 % false alarms", f"≤ {share(findings.found_at(0.05))}", "of members are found"),
         (
             "Attacker's advantage",
@@ -213,7 +219,7 @@ def _bounds(findings: Findings) -> Section:
     epsilon = findings.epsilon
     alt = (
         f"δ falls as ε grows; the promise is the point ε = {at_most(epsilon.upper)}, "
-        f"δ = {number(findings.delta)}. Marks of the lower bound lie on the line of the upper one."
+        f"δ = {number(findings.delta)}. Crosses mark the lower bound where there is one."
     )
     rows = tuple(
         (number(level), at_least(b.lower), at_most(b.upper)) for level, b in findings.other_deltas
@@ -226,8 +232,13 @@ def _bounds(findings: Findings) -> Section:
         Paragraph(
             f"At δ = {number(findings.delta)} the truth is between "
             f"{at_least(epsilon.lower, 6)} and {at_most(epsilon.upper, 6)}. The upper bound "
-            "is the promise. The lower bound says how much a better proof could still gain: some "
-            "neighbours really are as easy to tell apart, for an attacker who sees every update."
+            "is the promise. The lower bound says how much a better proof could still gain"
+            + (
+                ": some neighbours really are as easy to tell apart, for an attacker who sees all "
+                "that is released."
+                if epsilon.lower > 0
+                else "; for releases known by Rényi divergences alone none is at hand."
+            )
         ),
         Plot(
             "profile",

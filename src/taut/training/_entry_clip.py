@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from taut import _validate
 from taut.noise import LpIntersection
-from taut.training._clipping import RowClipping
+from taut.training._clipping import EntryBlock, RowClipping
+from taut.training._masks import Masks
 from taut.training._records import vanishing
 
 __all__ = ["L2LInfClip"]
@@ -60,9 +62,31 @@ class L2LInfClip(RowClipping):
         if not isinstance(self.exact, bool):
             raise _validate.WrongType(f"exact must be True or False, got exact={self.exact!r}")
 
+    @classmethod
+    def spread_over(cls, norm: float, spread: float = 100.0, *, exact: bool = False) -> Self:
+        """Return the clipping after which a gradient of full length fills `spread` entries.
+
+        Args:
+            norm: bound on the l2 norm.
+            spread: at least 1; the bound on entries is norm / sqrt(spread).
+            exact: as above.
+        """
+        if not _validate.positive(spread=spread) >= 1:
+            raise ValueError(f"spread must be at least 1, got spread={spread!r}")
+        return cls(norm, _validate.positive(norm=norm) / math.sqrt(spread), exact)
+
+    @property
+    def entry_blocks(self) -> tuple[EntryBlock, ...]:
+        return (EntryBlock(1, self.norm, self.entry_bound),)
+
     def clip_rows(self, rows: Tensor) -> Tensor:
         factors = self._factors(rows) if self.exact else self._shrinking(_lengths(rows))
         return (rows * factors[:, None]).clamp_(-self.entry_bound, self.entry_bound)
+
+    def sum_rows(self, rows: Tensor, masks: Masks | None = None) -> Tensor:
+        factors = self._factors(rows) if self.exact else self._shrinking(_lengths(rows))
+        clipped = rows.mul_(factors[:, None]).clamp_(-self.entry_bound, self.entry_bound)
+        return (clipped if masks is None else masks.cut(clipped)).sum(0)
 
     def sensitivity(self, names: Sequence[str], sizes: Sequence[int]) -> LpIntersection:
         return LpIntersection(sum(sizes), {2: self.norm, math.inf: self.entry_bound})

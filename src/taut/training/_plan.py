@@ -104,6 +104,7 @@ class Plan:
             )
         self._set_batches(examples, batch_size, rate, sampling)
         self._set_mixing(mixing, clipping)
+        self._set(sampling=self.sampling.for_clipping(clipping))
         self._set_steps(steps, epochs)
         limit = self.batch_size * math.sqrt(self.steps)
         if max_noise_multiplier is not None:
@@ -179,10 +180,11 @@ class Plan:
             1.0
         """
         noise = self.noise(sizes)
-        if not isinstance(noise, IndependentNoise):
+        if not isinstance(noise, IndependentNoise) or noise.coordinate_rate < 1:
             raise UnsoundConfiguration(
-                f"clipping={self.clipping!r} asks for noise in a basis, or for a bound that moves, "
-                "not for one scale per group; ask the plan for its noise"
+                f"clipping={self.clipping!r} with sampling={self.sampling!r} asks for noise in a "
+                "basis, for a bound that moves, or for masks, not for one scale per group; ask the "
+                "plan for its noise"
             )
         return list(noise.scales)
 
@@ -198,7 +200,7 @@ class Plan:
         names, counts = list(sizes), [_validate.positive_integer(size=n) for n in sizes.values()]
         if not names:
             raise ValueError("sizes must name at least one parameter, got an empty mapping")
-        return self.clipping.noise(names, counts, self.noise_multiplier)
+        return self.sampling.noise(self.clipping, names, counts, self.noise_multiplier)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -214,6 +216,10 @@ class Plan:
                 f"noise_multiplier={self.noise_multiplier:.4g} exceeds batch_size="
                 f"{self.batch_size:g}: one step is mostly noise even where all examples agree"
             )
+        setting = self.noise_multiplier, self.examples, self.steps, self.delta
+        comparison = self.sampling.comparison(*setting)
+        if comparison:
+            found.append(comparison)
         return (*self.mixing_notes(self.steps), *found)
 
     def mixing_notes(self, steps: int) -> tuple[str, ...]:
@@ -276,8 +282,8 @@ class Plan:
         except (KeyError, TypeError) as error:
             raise ValueError(f"malformed training plan: {error!r}") from None
         true = plan.loss.epsilon_bounds(plan.delta)
-        # Mixed noise has no lower bound; what is proven is the same whoever computes it.
-        least = true.lower if plan.mixing is None else true.upper / _RECOMPUTED
+        # Mixed noise and masks have no lower bound; what is proven is the same whoever computes it.
+        least = true.lower if true.lower > 0 else true.upper / _RECOMPUTED
         if least > plan.epsilon:
             raise UnsoundConfiguration(
                 f"the plan states epsilon={plan.epsilon!r} at delta={plan.delta!r}, but its steps "
@@ -319,6 +325,7 @@ class Plan:
             max_noise_multiplier=_validate.positive(limit=data["max_noise_multiplier"]),
             _answers=[(steps, epsilon)],
         )
+        sampling.check_clipping(self.clipping)
         self._set_mixing(mixing_of(data), self.clipping)
         if not math.isclose(self.batch_size, sampling.expected_batch_size(examples), rel_tol=1e-9):
             raise ValueError(f"batch_size={self.batch_size!r} does not fit rate={rate!r}")
@@ -413,6 +420,7 @@ class Plan:
             self.sampling, self.examples, self.batch_size, self.steps, epsilon, delta, self.mixing
         )
         check_feasible(target, limit)
+        self._set(sampling=self.sampling.tuned(self.clipping, self.steps, epsilon, delta))
         if self.mixing is not None:
             noise = least_noise(self._loss_with, epsilon, delta)
         else:

@@ -19,6 +19,7 @@ from taut.training._clipped_sum import VotingSum, clipped_sum
 from taut.training._clipping import Clipping
 from taut.training._copies import MeanOverCopies, OnCopies, check_copies
 from taut.training._distributed import Sharded, reduction_for, unwrapped
+from taut.training._masks import Masks
 from taut.training._materialised import LossFunction, Materialised, apply, batch_size
 from taut.training._optimizer_checks import check_parameters
 from taut.training._processes import Processes
@@ -45,9 +46,10 @@ class PrivateGradient:
         clipping: what is done to one example's gradient.
         scales: the standard deviation of the noise in every group of the clipping;
         noise: or instead the noise of a plan, `plan.noise(sizes)`; needed if the bound changes from
-            step to step, as that of `QuantileClip` does.
-        expected_batch_size: what the noisy sum is divided by, whatever the batch holds.
-        generator: where noise comes from, by default the secure generator.
+            step to step, as that of `QuantileClip` does, or if coordinates are sampled.
+        expected_batch_size: what the noisy sum is divided by, whatever the batch holds. If the
+            noise is for sampled coordinates, their rate is a further divisor.
+        generator: where noise and masks come from, by default the secure generator.
         backend: "bookkeeping" records the model's layers and is the faster; "materialised" serves
             every model that `torch.func` does, through `accumulate_batch` alone; "auto" takes the
             first if all trainable parameters belong to layers that can be recorded, and changes to
@@ -119,17 +121,20 @@ class PrivateGradient:
         self.clipping = clipping
         groups = clipping.groups(list(self._names.values()))
         self._step_noise = self._checked_noise(clipping, groups, scales, noise)
-        self._expected = _validate.positive(expected_batch_size=expected_batch_size)
-        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected)
-        settings = (repr(clipping), repr(self._step_noise), self._expected)
-        self.processes.check_same("clipping, noise and expected batch size", settings)
         self._called: Callable[..., Any] = self.model
         if self._copies > 1:
             self._called = OnCopies(self.model, self._copies)
         given = default_generator() if generator is None else generator
         if given.secure:
             given.bytes(1)  # a source that fails should do so before it is trusted
+        kept = self._step_noise.coordinate_rate
+        self._expected = _validate.positive(expected_batch_size=expected_batch_size) * kept
         self._generator = self._reduction.source(given)
+        self.masks = Masks(kept, self.processes.own(given)) if kept < 1 else None
+        """What samples coordinates, where the noise is for it; every process masks its rows."""
+        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected, self.masks)
+        settings = (repr(clipping), repr(self._step_noise), self._expected)
+        self.processes.check_same("clipping, noise and expected batch size", settings)
         self._to_check = self_check
         self._may_change = backend == "auto"
         self._materialised = Materialised(self.model, compile=compile, copies=self._copies)
@@ -331,9 +336,14 @@ class PrivateGradient:
                 "clipping cannot be exchanged within a logical batch; call finish() or discard() "
                 "first"
             )
+        if noise.coordinate_rate != self._step_noise.coordinate_rate:
+            raise UnsoundConfiguration(
+                f"noise is for coordinates sampled at {noise.coordinate_rate:g}, and masks are "
+                f"drawn at {self._step_noise.coordinate_rate:g}; give the noise of the plan"
+            )
         groups = clipping.groups(list(self._names.values()))
         self._step_noise = self._checked_noise(clipping, groups, None, noise)
-        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected)
+        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected, self.masks)
         self.clipping = clipping
         self.processes.check_same("clipping and noise", (repr(clipping), repr(noise)))
 

@@ -124,6 +124,11 @@ class TrainingResult:
             text += "; ".join(notes) + "."
         if self.stopped_at_budget:
             text += f" Stopped at the budget after {self.steps} of {plan.steps} planned updates."
+        comparison = plan.sampling.comparison(
+            plan.noise_multiplier, plan.examples, self.counted_steps, plan.delta
+        )
+        if comparison:
+            text += f" For comparison: {comparison}."
         if not self.is_secure:
             text += " The noise came from a seed: this is an experiment, not a promise."
         return text
