@@ -12,7 +12,7 @@ from taut.errors import UnsoundConfiguration
 from taut.training._clipping import Clipping, FlatClip, NormClipping, RowClipping
 from taut.training._masks import Masks
 from taut.training._quantile_clip import QuantileClip
-from taut.training._records import Record, parts_of
+from taut.training._records import Record, parts_of, vanishing
 from taut.training._tape import in_full_precision
 
 __all__ = ["ClippedSum", "VotingSum", "clipped_sum"]
@@ -134,6 +134,9 @@ class _WeightedSum(ClippedSum):
         super().__init__(parameters, groups, expected)
         self._clipping = clipping
         self._sums: dict[Tensor, Tensor] = {}
+        double = all(parameter.dtype == torch.float64 for parameter in self.parameters)
+        numbers = sum(parameter.numel() for parameter in self.parameters)
+        self._vanishing = vanishing(torch.float64 if double else torch.float32, numbers)
 
     def _add(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> None:
         squares = self._squares(records, batch, scale)
@@ -152,6 +155,8 @@ class _WeightedSum(ClippedSum):
             norms[self.group_of[parameter]].append(record.squared_norms())
         empty = torch.zeros(batch, dtype=self.dtype, device=self.device)
         squares = torch.stack([torch.stack(group).sum(0) if group else empty for group in norms])
+        # Squares of short entries vanish: none may be all that a tiny bound would have cut.
+        squares += self._vanishing
         squares *= scale**2
         if not bool(squares.sum().isfinite()):
             lost = ~squares.isfinite().all(0)

@@ -14,6 +14,7 @@ from taut import _validate
 from taut.noise import LpIntersection
 from taut.training._clipping import EntryBlock, RowClipping
 from taut.training._masks import Masks
+from taut.training._records import vanishing
 
 __all__ = ["L2LInfClip"]
 
@@ -91,8 +92,7 @@ class L2LInfClip(RowClipping):
         return LpIntersection(sum(sizes), {2: self.norm, math.inf: self.entry_bound})
 
     def _shrinking(self, lengths: Tensor) -> Tensor:
-        tiny = torch.finfo(lengths.dtype).tiny
-        return (self.norm / lengths.clamp(min=tiny)).clamp_(max=1.0)
+        return (self.norm / lengths).clamp_(max=1.0)
 
     def _factors(self, rows: Tensor) -> Tensor:
         """Return t of the projection sign(v) min(t |v|, bound): one for rows that fit once cut.
@@ -112,14 +112,15 @@ class L2LInfClip(RowClipping):
                 break
             count = arrived
             room = (self.norm**2 - arrived.to(size.dtype) * self.entry_bound**2).clamp_(min=0.0)
-            rest = _lengths(size * free)
-            further = room.sqrt() / rest.clamp(min=torch.finfo(rest.dtype).tiny)
-            found = torch.where(rest > 0, torch.maximum(found, further), found).clamp_(max=1.0)
+            left = size * free
+            further = torch.maximum(found, room.sqrt() / _lengths(left))
+            found = torch.where(left.any(1), further, found).clamp_(max=1.0)
         factors[fits] = 1.0
         factors[todo] = found
         return factors
 
 
 def _lengths(rows: Tensor) -> Tensor:
+    """Return lengths that are too long rather than too short, where squares vanish."""
     lengths: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return lengths
+    return lengths + math.sqrt(vanishing(rows.dtype, rows.shape[1]))

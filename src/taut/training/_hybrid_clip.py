@@ -21,7 +21,7 @@ from taut.noise import Blocks, Provenance, Subspaces, optimal_gaussian, public_s
 from taut.training._basis_noise import Basis, BasisNoise
 from taut.training._clipping import EntryBlock, RowClipping
 from taut.training._masks import Masks
-from taut.training._records import MOST_ROW_BYTES
+from taut.training._records import MOST_ROW_BYTES, vanishing
 from taut.training._subspace_files import from_json, read_subspaces, to_json, write_subspaces
 
 __all__ = ["HybridClip"]
@@ -224,7 +224,7 @@ class HybridClip(RowClipping):
         parts = [*found.split(list(self._inner), 1), *([] if rest is None else [rest])]
         for part, bound, entry in zip(parts, self.bounds, self.entry_bounds, strict=True):
             lengths = torch.linalg.vector_norm(part, dim=1)
-            part.mul_(_shrinking(lengths, bound)[:, None]).clamp_(-entry, entry)
+            part.mul_(_shrinking(lengths, bound, rows.shape[1])[:, None]).clamp_(-entry, entry)
         return found, rest
 
     def _factors(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -237,14 +237,14 @@ class HybridClip(RowClipping):
         parts = found.split(list(self._inner), 1)
         lengths = [torch.linalg.vector_norm(part, dim=1) for part in parts]
         inside = [
-            _shrinking(length, bound)[:, None].expand_as(part)
+            _shrinking(length, bound, rows.shape[1])[:, None].expand_as(part)
             for part, length, bound in zip(parts, lengths, self.bounds, strict=False)
         ]
         if not self._has_complement:
             return found, torch.cat(inside, 1), None
         rest = squares - torch.stack(lengths).square_().sum(0)
         rest = rest.clamp_(min=0.0).add_(squares, alpha=_SLACK).sqrt_()
-        outside = _shrinking(rest, self.bounds[-1]).masked_fill_(lost, 0.0)
+        outside = _shrinking(rest, self.bounds[-1], rows.shape[1]).masked_fill_(lost, 0.0)
         return found, torch.cat(inside, 1), outside
 
     # --- noise ---------------------------------------------------------------------------------
@@ -360,8 +360,10 @@ class HybridClip(RowClipping):
         }
 
 
-def _shrinking(lengths: Tensor, bound: float) -> Tensor:
-    return (bound / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)).clamp_(max=1.0)
+def _shrinking(lengths: Tensor, bound: float, numbers: int) -> Tensor:
+    # A length of so many numbers may be too short, since squares of short ones vanish.
+    least = math.sqrt(vanishing(lengths.dtype, numbers))
+    return (bound / (lengths + least)).clamp_(max=1.0)
 
 
 def _as_subspaces(given: Any) -> Subspaces:
