@@ -87,7 +87,13 @@ RECIPES = {
         "fashion_mnist", cnn, batch_size=2048, epochs=40, learning_rate=4.0, goal=0.86
     ),
     "cifar10": Recipe(
-        "cifar10_scattering", probe, batch_size=8192, epochs=60, learning_rate=2.0, goal=0.66
+        "cifar10_scattering",
+        probe,
+        batch_size=8192,
+        epochs=60,
+        learning_rate=2.0,
+        ema=0.98,
+        goal=0.66,
     ),
 }
 
