@@ -16,7 +16,7 @@ from taut.errors import UnsoundConfiguration
 from taut.training._clipping import Clipping
 from taut.training._feasible import Target, check_feasible
 from taut.training._mixing import ModelMix, least_noise, mixing_of
-from taut.training._plan_arguments import two_of_promise
+from taut.training._plan_arguments import batches_of, steps_of, two_of_promise
 from taut.training._sampling import Sampling, positive_rate
 from taut.training._step_noise import IndependentNoise, StepNoise
 
