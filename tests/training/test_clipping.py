@@ -26,6 +26,7 @@ from taut.training import (
     PrivateGradient,
     PrivateTrainer,
 )
+from taut.training._records import OuterProduct
 
 BACKENDS = ["bookkeeping", "materialised"]
 PATTERNS = {"0.weight": "body", "0.bias": "body", "*": "head"}
@@ -334,6 +335,18 @@ def test_huge_inputs_do_not_hide_how_long_gradients_are(norm, positions):
 def test_squares_that_vanish_are_counted(clipping, norm, backend):
     for slope in (1e-15, 1e-18, 1e-20, 1e-22, 1e-23):
         assert clipped_length(clipping, torch.ones(1, 200), slope, backend) <= norm * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("positions", [1, 3])
+def test_examples_without_a_gradient_have_no_length(positions):
+    left = torch.zeros(2, positions, 3)
+    left[0] = 1.0
+    record = OuterProduct(torch.empty(3, 4), left, torch.full((2, positions, 4), 1e15))
+    assert float(record.squared_norms()[1]) == 0.0
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+    nn.init.constant_(net[0].bias, -100.0)  # nothing gets through, so that nothing comes back
+    step = PrivateGradient(net, FlatClip(1.0), scales=[0.0], expected_batch_size=1)
+    step.accumulate_batch(torch.rand(6, 4), None, lambda out, _: out[:, 0])
 
 
 def test_ordinary_gradients_are_clipped_as_exactly_as_ever():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,20 +19,18 @@ from taut.training._clipped_sum import VotingSum, clipped_sum
 from taut.training._clipping import Clipping
 from taut.training._copies import MeanOverCopies, OnCopies, check_copies
 from taut.training._distributed import Sharded, reduction_for, unwrapped
+from taut.training._fitting_noise import checked_noise
 from taut.training._masks import Masks
 from taut.training._materialised import LossFunction, Materialised, apply, batch_size
 from taut.training._optimizer_checks import check_parameters
 from taut.training._processes import Processes
-from taut.training._quantile_clip import CountedNoise, QuantileClip
+from taut.training._quantile_clip import CountedNoise
 from taut.training._records import Record
 from taut.training._self_check import check_examples, check_losses, sum_of_squares
-from taut.training._step_noise import IndependentNoise, StepNoise
-from taut.training._tape import NotExamples, Tape
+from taut.training._step_noise import StepNoise
+from taut.training._tape import Backend, NotExamples, Tape, tape_for
 
-__all__ = ["Backend", "PrivateGradient"]
-
-Backend: TypeAlias = Literal["auto", "bookkeeping", "materialised"]
-"""How per-example gradients are had: kept as factors, or written out by `torch.func`."""
+__all__ = ["PrivateGradient"]
 
 _LOG = logging.getLogger(__name__)
 _ROUNDING = 1 + 1e-4  # norms and sums in float32 are off by less
@@ -116,11 +114,11 @@ class PrivateGradient:
         with self._reduction.whole() as parameters:
             self._names: dict[Tensor, str] = {p: name for name, p in parameters.items()}
             self._copies = _validate.positive_integer(copies=copies)
-            self._tape = _tape(self.model, backend, self._copies)
+            self._tape = tape_for(self.model, backend, self._copies)
         self._parameters: list[Tensor] = list(self._names)
         self.clipping = clipping
         groups = clipping.groups(list(self._names.values()))
-        self._step_noise = self._checked_noise(clipping, groups, scales, noise)
+        self._step_noise = self._noise_for(clipping, groups, scales, noise)
         self._called: Callable[..., Any] = self.model
         if self._copies > 1:
             self._called = OnCopies(self.model, self._copies)
@@ -342,7 +340,7 @@ class PrivateGradient:
                 f"drawn at {self._step_noise.coordinate_rate:g}; give the noise of the plan"
             )
         groups = clipping.groups(list(self._names.values()))
-        self._step_noise = self._checked_noise(clipping, groups, None, noise)
+        self._step_noise = self._noise_for(clipping, groups, None, noise)
         self._sum = clipped_sum(clipping, self._parameters, groups, self._expected, self.masks)
         self.clipping = clipping
         self.processes.check_same("clipping and noise", (repr(clipping), repr(noise)))
@@ -381,43 +379,12 @@ class PrivateGradient:
             device=self._sum.device,
         )
 
-    def _checked_noise(
+    def _noise_for(
         self,
         clipping: Clipping,
         groups: Sequence[int],
         scales: Sequence[float] | None,
         noise: StepNoise | None,
     ) -> StepNoise:
-        """Return the noise that was asked for, if it fits model and clipping."""
-        if (scales is None) == (noise is None):
-            raise ValueError("give either scales or noise")
-        if noise is None:
-            assert scales is not None
-            noise = IndependentNoise(tuple(scales), tuple(groups))
-        if isinstance(clipping, QuantileClip) != isinstance(noise, CountedNoise):
-            raise UnsoundConfiguration(
-                f"{type(noise).__name__} is not the noise of clipping={clipping!r}; give the "
-                "noise of a plan with this clipping, noise=plan.noise(sizes)"
-            )
-        noise.check(groups, [parameter.numel() for parameter in self._parameters])
-        if noise.needs_whole and self.is_sharded:
-            raise UnsoundConfiguration(
-                f"{type(noise).__name__} is drawn for all parameters at once, and these are "
-                "sharded; use DistributedDataParallel, or a clipping by groups"
-            )
-        return noise
-
-
-def _tape(model: nn.Module, backend: Backend, copies: int) -> Tape | None:
-    if backend not in ("auto", "bookkeeping", "materialised"):
-        raise ValueError(
-            f"backend must be 'auto', 'bookkeeping' or 'materialised', got backend={backend!r}"
-        )
-    if backend == "materialised":
-        return None
-    try:
-        return Tape(model, copies)
-    except UnsoundConfiguration:
-        if backend == "bookkeeping":
-            raise
-        return None
+        sizes = [parameter.numel() for parameter in self._parameters]
+        return checked_noise(clipping, groups, sizes, scales, noise, is_sharded=self.is_sharded)

@@ -222,7 +222,11 @@ class OuterProduct(Record):
         """
         p, d = self.parameter.shape
         lost = d * left if self.is_sparse else d * left + p * right
-        return lost * torch.finfo(right.dtype).tiny
+        # Examples without a gradient have none: that of another must not seem to reach them.
+        is_there = self.right.flatten(1).any(1)
+        if not self.is_sparse:
+            is_there &= self.left.flatten(1).any(1)
+        return torch.where(is_there, lost * torch.finfo(right.dtype).tiny, 0.0)
 
 
 class Blocks(Record):
