@@ -29,8 +29,8 @@ from taut.report import plot_comparison
 DELTA = 1e-5
 EPSILONS = (1.0, 3.0, 8.0)
 FACTORS = (0.25, 0.5, 1.0, 2.0)
-PUBLIC = {"mnist": "fashion_mnist", "fashion_mnist": "mnist"}
-"""Whose images serve as public ones, with labels at random."""
+PUBLIC = {"mnist": "fashion_mnist", "fashion_mnist": "mnist", "dbpedia": "ag_news"}
+"""Whose inputs serve as public ones, with labels at random."""
 PUBLIC_EXAMPLES = 300
 HEAD = (
     "Equal privacy and equal compute for every way: the same promise, rate, steps, clipping norm, "

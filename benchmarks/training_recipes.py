@@ -86,6 +86,7 @@ RECIPES = {
     "fashion_mnist": Recipe(
         "fashion_mnist", cnn, batch_size=2048, epochs=40, learning_rate=4.0, goal=0.86
     ),
+    "dbpedia": Recipe("dbpedia", probe, batch_size=1024, epochs=20, learning_rate=8.0),
     "cifar10": Recipe(
         "cifar10_scattering",
         probe,
