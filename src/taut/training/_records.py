@@ -221,12 +221,16 @@ class OuterProduct(Record):
             right: the same of right factors.
         """
         p, d = self.parameter.shape
-        lost = d * left if self.is_sparse else d * left + p * right
-        # Examples without a gradient have none: that of another must not seem to reach them.
+        lost = (d * left if self.is_sparse else d * left + p * right) * torch.finfo(
+            right.dtype
+        ).tiny
+        if bool(left.all()) and bool(right.all()):
+            return lost
+        # Examples without a gradient lack nothing: that of another must not seem to reach them.
         is_there = self.right.flatten(1).any(1)
         if not self.is_sparse:
             is_there &= self.left.flatten(1).any(1)
-        return torch.where(is_there, lost * torch.finfo(right.dtype).tiny, 0.0)
+        return torch.where(is_there, lost, 0.0)
 
 
 class Blocks(Record):
