@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from taut._rounding import round_down
+from taut.accounting import Adjacency
 from taut.report._alternatives import Alternatives
 from taut.report._document import (
     Block,
@@ -39,6 +40,8 @@ from taut.report._wording import (
 )
 
 __all__ = ["model_card_section", "sections_of"]
+
+_MEET = 0.99  # bounds so close cannot be told apart in a picture
 
 
 def sections_of(
@@ -82,14 +85,21 @@ def model_card_section(evidence: Evidence, findings: Findings, unit: str) -> Sec
 
 def _guarantee(evidence: Evidence, findings: Findings, unit: str) -> Section:
     epsilon = findings.epsilon
+    is_exchange = findings.adjacency is Adjacency.REPLACE
     cards = (
         ("ε, certified", f"≤ {at_most(epsilon.upper)}", f"at δ = {number(findings.delta)}"),
         ("The truth is", f"≥ {at_least(epsilon.lower)}", "so no better proof says less"),
-        ("At 5 % false alarms", f"≤ {share(findings.found_at(0.05))}", "of members are found"),
+        (
+            "At 5 % false alarms",
+            f"≤ {share(findings.found_at(0.05))}",
+            "of exchanges are recognised" if is_exchange else "of members are found",
+        ),
         (
             "Attacker's advantage",
             f"≤ {share(findings.advantage)}",
-            "found minus falsely accused (total variation)",
+            "recognised minus false alarms (total variation)"
+            if is_exchange
+            else "found minus falsely accused (total variation)",
         ),
     )
     blocks: list[Block] = [Paragraph(promise(evidence, findings, unit)), Cards(cards)]
@@ -181,10 +191,23 @@ def _parameters(evidence: Evidence, findings: Findings) -> Table:
 
 
 def _attacks(findings: Findings) -> Section:
+    is_exchange = findings.adjacency is Adjacency.REPLACE
+    axes = (
+        "How often the best attacker recognises the second of two candidates, against how often "
+        "the first is taken for it."
+        if is_exchange
+        else "The share of members that the best attacker finds, against the share of others that "
+        "are falsely accused."
+    )
+    difference = (
+        "Exchanges recognised minus false alarms"
+        if is_exchange
+        else "Members found minus others accused"
+    )
+    chance = "which one is used" if is_exchange else "who takes part"
     alt = (
-        "The share of members that the best attacker finds, against the share of "
-        f"others that are falsely accused. {attack_sentence(findings)} The dotted diagonal is "
-        "guessing; everything above the curve is impossible."
+        f"{axes} {attack_sentence(findings)} The dotted diagonal is guessing; everything above the "
+        "curve is impossible."
     )
     rows = tuple(
         (f"{100 * rate:g} %", share(findings.found_at(rate)), f"{100 * rate:g} %")
@@ -200,9 +223,9 @@ def _attacks(findings: Findings) -> Section:
             frozenset({1, 2}),
         ),
         Paragraph(
-            f"Members found minus others accused is at most {share(findings.advantage)} for every "
+            f"{difference} is at most {share(findings.advantage)} for every "
             "attacker: the total variation distance, which is δ at ε = 0. If the toss of a coin "
-            f"decides who takes part, nobody tells how it fell in more than "
+            f"decides {chance}, nobody tells how it fell in more than "
             f"{share(0.5 + findings.advantage / 2)} of all cases."
         ),
     ]
@@ -213,8 +236,10 @@ def _bounds(findings: Findings) -> Section:
     epsilon = findings.epsilon
     alt = (
         f"δ falls as ε grows; the promise is the point ε = {at_most(epsilon.upper)}, "
-        f"δ = {number(findings.delta)}. Marks of the lower bound lie on the line of the upper one."
+        f"δ = {number(findings.delta)}."
     )
+    if epsilon.lower > _MEET * epsilon.upper:
+        alt += " Marks of the lower bound lie on the line of the upper one."
     rows = tuple(
         (number(level), at_least(b.lower), at_most(b.upper)) for level, b in findings.other_deltas
     )
@@ -263,7 +288,7 @@ def _course(evidence: Evidence, findings: Findings) -> Section:
         return Section("course", "Over the run")
     planned = None if evidence.plan is None else evidence.plan.epsilon
     alt = (
-        f"ε grows from {at_most(course[0].epsilon)} after {course[0].steps} steps to "
+        f"ε grows from {at_most(course[0].epsilon)} after the first step to "
         f"{at_most(course[-1].epsilon)} after {course[-1].steps}, fast at first and then ever "
         "more slowly."
     )
