@@ -163,8 +163,8 @@ def _check_trained_weights(place: Path) -> None:
     is_there = {name: (place / name).exists() for name in ("model.pt", "checkpoint.pt")}
     if (place / "ledger.jsonl").exists() and is_there["model.pt"] > is_there["checkpoint.pt"]:
         raise ValueError(
-            f"{place} has lost its checkpoint.pt; going on would replace model.pt, which holds what "
-            "was trained; restore the checkpoint, or keep model.pt elsewhere"
+            f"{place} has lost its checkpoint.pt; going on would replace model.pt, which holds "
+            "what was trained; restore the checkpoint, or keep model.pt elsewhere"
         )
 
 
