@@ -4,7 +4,7 @@ Files are read from the directory that TAUT_DATA names, or from ../shared/data; 
 computed once and kept in the directory that TAUT_CACHE names, or in .cache/taut of the home
 directory. Nothing here is fitted on the training examples: pixels are shifted and scaled with
 constants that were published with MNIST, Fashion-MNIST and ImageNet, and features are fixed
-functions of an example.
+functions of an example, with statistics of made-up images.
 """
 
 import io
@@ -19,7 +19,20 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Subset, TensorDataset, random_split
 
-from taut.training.features import Scattering2d, featurise
+from taut.training.features import (
+    PublicWhitening,
+    Scattering2d,
+    SignedRoot,
+    dead_leaves,
+    featurise,
+)
+
+# Mean and deviation of pixels, as published with the first two datasets and with ImageNet.
+PIXELS = {
+    "mnist": ([0.1307], [0.3081]),
+    "fashion_mnist": ([0.2860], [0.3530]),
+    "cifar10": ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+}
 
 
 @dataclass(frozen=True)
@@ -60,21 +73,24 @@ def cache_file(name: str) -> Path:
     return directory / name
 
 
-def grey_images(name: str, mean: float, deviation: float) -> Data:
+def normalised(name: str, pixels: Tensor) -> Tensor:
+    """Return images of pixels in [0, 1] in the units of a dataset."""
+    mean, deviation = (torch.tensor(values).view(-1, 1, 1) for values in PIXELS[name])
+    return (pixels - mean) / deviation
+
+
+def grey_images(name: str) -> Data:
     parts = []
     with np.load(data_file(f"{name}.npz")) as arrays:
         for part in ("train", "test"):
-            pixels = torch.from_numpy(arrays[f"x_{part}"]).float().div_(255)
-            images = ((pixels - mean) / deviation)[:, None]
-            parts.append(TensorDataset(images, labels(arrays[f"y_{part}"])))
+            pixels = torch.from_numpy(arrays[f"x_{part}"])[:, None].float().div_(255)
+            parts.append(TensorDataset(normalised(name, pixels), labels(arrays[f"y_{part}"])))
     return Data(name, parts[0], parts[1], 10)
 
 
 def colour_images(name: str) -> Data:
     from PIL import Image  # comes with matplotlib
 
-    mean = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)
-    deviation = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
     parts = []
     with np.load(data_file(f"{name}_jpeg.npz")) as arrays:
         for part in ("train", "test"):
@@ -83,7 +99,7 @@ def colour_images(name: str) -> Data:
             for i, (start, stop) in enumerate(pairwise(offsets)):
                 image = np.asarray(Image.open(io.BytesIO(packed[start:stop])))
                 pixels[i] = image.transpose(2, 0, 1)
-            images = torch.from_numpy(pixels).float().div_(255).sub_(mean).div_(deviation)
+            images = normalised(name, torch.from_numpy(pixels).float().div_(255))
             parts.append(TensorDataset(images, labels(arrays[f"y_{part}"])))
     return Data(name, parts[0], parts[1], 10, "Images were re-encoded as JPEG.")
 
@@ -102,40 +118,48 @@ def labels(values: np.ndarray) -> Tensor:
     return torch.from_numpy(values.astype(np.int64))
 
 
-def scattering(images: Data, groups: int) -> Data:
-    """Return features of images, normalised within each example: computed once, then read."""
-    path = cache_file(f"{images.name}_scattering_{groups}.pt")
+def scattering_transform(name: str, shape: tuple[int, int, int]) -> nn.Module:
+    """Return scattering, whitened by statistics of made-up images and scaled within examples."""
+    channels, height, width = shape
+    features = nn.Sequential(Scattering2d((height, width), channels=channels), SignedRoot())
+    public = normalised(name, dead_leaves(1000, (height, width), channels=channels))
+    whitening = PublicWhitening.from_public(features(public), provenance="public")
+    return nn.Sequential(features, whitening, nn.GroupNorm(1, len(whitening.mean), affine=False))
+
+
+def scattering(name: str) -> Data:
+    """Return features of images: computed once, then read."""
+    path = cache_file(f"{name}_scattering.pt")
     if not path.exists():
         print(f"computing features for {path}, once; this takes minutes")
-        channels, *shape = images.shape
-        transform = nn.Sequential(
-            Scattering2d(tuple(shape), channels=channels),
-            nn.GroupNorm(groups, 81 * channels, affine=False),
-        )
-        found = [
-            featurise(part, transform, dtype=torch.float16).tensors
-            for part in (images.train, images.test)
-        ]
+        images = load(name)
+        transform = scattering_transform(name, images.shape)
+        found = {
+            "classes": images.classes,
+            "note": images.note,
+            "train": featurise(images.train, transform, dtype=torch.float16).tensors,
+            "test": featurise(images.test, transform, dtype=torch.float16).tensors,
+        }
         unfinished = path.with_suffix(".unfinished")
         torch.save(found, unfinished)
         unfinished.rename(path)
-    train, test = torch.load(path, mmap=True)
+    kept = torch.load(path, mmap=True)
     return Data(
-        f"{images.name}_scattering",
-        TensorDataset(*train),
-        TensorDataset(*test),
-        images.classes,
-        images.note,
+        f"{name}_scattering",
+        TensorDataset(*kept["train"]),
+        TensorDataset(*kept["test"]),
+        kept["classes"],
+        kept["note"],
     )
 
 
 SOURCES: dict[str, Callable[[], Data]] = {
-    "mnist": lambda: grey_images("mnist", 0.1307, 0.3081),
-    "fashion_mnist": lambda: grey_images("fashion_mnist", 0.2860, 0.3530),
+    "mnist": lambda: grey_images("mnist"),
+    "fashion_mnist": lambda: grey_images("fashion_mnist"),
     "cifar10": lambda: colour_images("cifar10"),
-    "mnist_scattering": lambda: scattering(load("mnist"), 27),
-    "fashion_mnist_scattering": lambda: scattering(load("fashion_mnist"), 27),
-    "cifar10_scattering": lambda: scattering(load("cifar10"), 27),
+    "mnist_scattering": lambda: scattering("mnist"),
+    "fashion_mnist_scattering": lambda: scattering("fashion_mnist"),
+    "cifar10_scattering": lambda: scattering("cifar10"),
     "ag_news": lambda: embeddings("ag_news", 4),
     "dbpedia": lambda: embeddings("dbpedia", 14),
 }

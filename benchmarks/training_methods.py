@@ -29,9 +29,8 @@ from taut.report import plot_comparison
 DELTA = 1e-5
 EPSILONS = (1.0, 3.0, 8.0)
 FACTORS = (0.25, 0.5, 1.0, 2.0)
-"""Learning rates that every arm is tuned over, over that of the recipe."""
-PUBLIC = {"mnist": "fashion_mnist", "fashion_mnist": "mnist"}
-"""Whose images serve as public ones, with labels at random."""
+PUBLIC = {"mnist": "fashion_mnist", "fashion_mnist": "mnist", "dbpedia": "ag_news"}
+"""Whose inputs serve as public ones, with labels at random."""
 PUBLIC_EXAMPLES = 300
 HEAD = (
     "Equal privacy and equal compute for every way: the same promise, rate, steps, clipping norm, "
@@ -101,7 +100,7 @@ def tuned_and_compared(name: str, epsilon: float, options: argparse.Namespace) -
     """Return the section of one dataset and promise."""
     recipe = RECIPES[name]
     data = first_examples(load(recipe.dataset), options.examples)
-    rates = [factor * recipe.learning_rate for factor in FACTORS]
+    rates = [factor * recipe.learning_rate for factor in options.factors]
     # A seed of its own: noise that favoured a learning rate must not be counted for it again.
     tuned = compared(recipe, data.for_tuning(), epsilon, options, rates, [1_000], "tuning")
     seeds = list(range(options.seeds))
@@ -129,6 +128,13 @@ def main() -> None:
     parser.add_argument("--epsilon", nargs="+", type=float, default=list(EPSILONS))
     parser.add_argument("--arms", nargs="+", metavar="ARM", help="all by default")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument(
+        "--factors",
+        nargs="+",
+        type=float,
+        default=list(FACTORS),
+        help="learning rates that every arm is tuned over, over that of the recipe",
+    )
     parser.add_argument("--share", type=float, default=1.0, help="of the recipe's epochs")
     parser.add_argument("--examples", type=int, help="the first so many alone")
     parser.add_argument("--out", type=Path, default=Path("build/training_methods"))

@@ -73,16 +73,27 @@ class Recipe:
         return lambda optimizer: LambdaLR(optimizer, factor)
 
 
+def cnn(data: Data) -> nn.Module:
+    return TanhCNN(classes=data.classes)
+
+
+def probe(data: Data) -> nn.Module:
+    return LinearProbe(data.shape, data.classes)
+
+
 RECIPES = {
-    "mnist": Recipe("mnist", lambda _: TanhCNN(), 2048, 40, 2.0, goal=0.98),
-    "fashion_mnist": Recipe("fashion_mnist", lambda _: TanhCNN(), 2048, 40, 4.0, goal=0.86),
+    "mnist": Recipe("mnist", cnn, batch_size=2048, epochs=40, learning_rate=4.0, goal=0.98),
+    "fashion_mnist": Recipe(
+        "fashion_mnist", cnn, batch_size=2048, epochs=40, learning_rate=4.0, goal=0.86
+    ),
+    "dbpedia": Recipe("dbpedia", probe, batch_size=1024, epochs=20, learning_rate=8.0),
     "cifar10": Recipe(
         "cifar10_scattering",
-        lambda data: LinearProbe(data.shape, data.classes),
-        8192,
-        60,
-        4.0,
-        physical_batch_size=1024,
+        probe,
+        batch_size=8192,
+        epochs=60,
+        learning_rate=2.0,
+        ema=0.98,
         goal=0.66,
     ),
 }

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         stability_release,
         to_dp_event,
         twice_sampled,
+        twice_sampled_blocks,
         variance_pair,
         zero,
     )
@@ -135,6 +136,7 @@ __all__ = [
     "stability_release",
     "to_dp_event",
     "twice_sampled",
+    "twice_sampled_blocks",
     "variance_pair",
     "zero",
 ]

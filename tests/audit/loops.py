@@ -132,3 +132,38 @@ class NoiseOfOneSeed(Sound):
 
     def noise(self, gradients):
         return self.fixed.normal(0.0, self.deviation, gradients.shape[1])
+
+
+class EmptyBatchesDrawnAgain(Sound):
+    """Draws until there is an example, since an empty batch is no use to an average."""
+
+    def batch(self, gradients, step):
+        drawn = np.zeros(0, dtype=int)
+        while not len(drawn):
+            drawn = super().batch(gradients, step)
+        return drawn
+
+
+class Truncated(Sound):
+    """Leaves out what does not fit into a batch of the expected size."""
+
+    def batch(self, gradients, step):
+        return super().batch(gradients, step)[-int(self.plan.batch_size) :]
+
+
+class OneBatch(Sound):
+    """Draws a batch once and keeps it, as a sampler does that is seeded anew in every epoch."""
+
+    def begin(self, gradients):
+        self.kept = super().batch(gradients, 0)
+
+    def batch(self, gradients, step):
+        return self.kept
+
+
+class InOrder(Sound):
+    """Takes examples in the order of the file."""
+
+    def batch(self, gradients, step):
+        parts = round(1 / self.plan.rate)
+        return np.arange(len(gradients))[step % parts :: parts]

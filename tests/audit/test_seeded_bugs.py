@@ -5,15 +5,19 @@ import pytest
 from audit.loops import (
     ClippedAfterAveraging,
     ClippedAtTwice,
+    EmptyBatchesDrawnAgain,
     FixedSize,
     FixedSizeClippedAtTwice,
+    InOrder,
     NoiseOfOneSeed,
     NoisePerMicrobatch,
     NoiseReused,
     NoiseShareOfMicrobatch,
+    OneBatch,
     RealisedBatchSize,
     Shuffled,
     Sound,
+    Truncated,
 )
 
 from taut.audit import Craft, audit_loop
@@ -27,6 +31,13 @@ NEARLY_ALL = Plan(
 )
 ONE_EPOCH = Plan(
     examples=15, rate=0.125, steps=8, noise_multiplier=0.2, delta=1e-3, clipping=FlatClip(0.5)
+)
+FEW = Plan(examples=3, rate=0.3, steps=6, noise_multiplier=0.3, delta=1e-3, clipping=FlatClip(0.5))
+NEARLY_NONE = Plan(
+    examples=2, rate=0.1, steps=6, noise_multiplier=0.3, delta=1e-3, clipping=FlatClip(0.5)
+)
+RARE = Plan(
+    examples=1, rate=0.1, steps=24, noise_multiplier=1.0, delta=1e-3, clipping=FlatClip(0.5)
 )
 FIXED_NEARLY_ALL = Plan(
     examples=12, batch_size=11, steps=4, noise_multiplier=2.0, delta=1e-3,
@@ -68,11 +79,19 @@ def test_sound_loop_passes(loop, plan):
         (ClippedAtTwice, NEARLY_ALL),
         (NoiseOfOneSeed, PLAN),
         (FixedSizeClippedAtTwice, FIXED_NEARLY_ALL),
+        (EmptyBatchesDrawnAgain, NEARLY_NONE),
+        (InOrder, FEW),
+        (Truncated, NEARLY_ALL),
     ],
 )
 def test_violation_is_found(loop, plan):
     result = audited(loop, plan)
     assert result.violations, str(result)
+
+
+def test_batch_that_is_kept_is_found():
+    # It shows in rare runs, in which every step speaks for the canary.
+    assert audited(OneBatch, RARE, trials=2_000).violations
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,7 @@ ALL = predict(SETTINGS, TASK.sizes, public_gradients=PUBLIC)
 
 def test_every_arm_of_ours_takes_part():
     ours = [kind.name for kind in Arm._family.values() if kind.__module__.startswith("taut.")]
-    assert [row.arm for row in ALL.arms] == ours
-    assert not ALL.skipped
+    assert [*(row.arm for row in ALL.arms), *ALL.skipped] == ours
 
 
 @pytest.mark.parametrize("row", ALL.arms, ids=lambda row: row.arm)
@@ -99,6 +98,20 @@ def test_mixing_has_no_buffer_and_a_longer_step_for_it():
     (group,) = make(list(TASK.new_model(0).parameters()), 0.2).param_groups
     assert group["momentum"] == 0
     assert group["lr"] == pytest.approx(2.0)
+
+
+def test_masks_leave_plain_sampling_ahead():
+    sizes = {"weight": 400}
+    plain, twice = predict(SETTINGS, sizes, arms=["plain", "twice"]).arms
+    # The noise of the estimate is that of plain noise of multiplier sigma / (coordinate rate).
+    same = twice.plan.noise_multiplier / 0.5
+    assert twice.noise_std == pytest.approx(same * math.sqrt(400) / 60, rel=1e-6)
+    assert twice.noise_std > plain.noise_std
+    assert "PoissonSampling at the same rate" in twice.notes[0]
+
+
+def test_masks_need_coordinates():
+    assert "over 100 coordinates" in ALL.skipped["twice"]
 
 
 @pytest.mark.parametrize("name", ["plain", "group", "hybrid"])

@@ -18,7 +18,7 @@ from taut.report._document import inline_html, plain, unmarked
 from taut.report._evidence import evidence_of
 from taut.report._other_accounts import _fixed_grid
 from taut.report._sections import _beside_mixing, _released
-from taut.report._wording import attack_sentence
+from taut.report._wording import assumptions, attack_sentence
 
 torch = pytest.importorskip("torch")
 from taut.training import (  # noqa: E402
@@ -371,6 +371,24 @@ def test_clipping_that_releases_more_is_named():
     assert "The clipping publishes more" in privacy_report(result_of(plan)).to_markdown()
 
 
+def test_mixed_weights_are_what_is_seen():
+    plan = Plan(
+        examples=300,
+        rate=1.0,
+        steps=3,
+        noise_multiplier=5.0,
+        delta=1e-3,
+        clipping=FlatClip(1.0),
+        mixing=ModelMix(5.0),
+    )
+    found = privacy_report(result_of(plan))
+    assert found.epsilon == plan.loss.epsilon_bounds(1e-3)
+    assert found.statement.endswith("for whoever sees every released state of the weights.")
+    claims = [a.claim for a in assumptions(found._evidence, found._findings, "example")]
+    assert "random numbers of the mixing stay secret" in " ".join(claims)
+    assert found._findings.groups == ()
+
+
 # --- words ----------------------------------------------------------------------------------------
 
 
@@ -444,7 +462,8 @@ def test_words_of_users_are_no_markup():
     assert inline_html(plain("a*b_c`d")) == "a*b_c`d"
 
 
-def test_only_pages_need_matplotlib(report, monkeypatch, tmp_path):
+def test_only_pages_need_matplotlib(monkeypatch, tmp_path):
+    report = privacy_report(taut.pure(1.0), delta=0, description="A vote.")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"taut\[report\]"):
         report.to_html()

@@ -26,6 +26,7 @@ from taut.training import (
     PrivateGradient,
     PrivateTrainer,
 )
+from taut.training._records import OuterProduct
 
 BACKENDS = ["bookkeeping", "materialised"]
 PATTERNS = {"0.weight": "body", "0.bias": "body", "*": "head"}
@@ -284,3 +285,71 @@ def test_refuses_noise_of_another_model():
     noise = IndependentNoise((1.0,), (0, 0, 0))
     with pytest.raises(UnsoundConfiguration, match="ask the plan for the noise of this model"):
         PrivateGradient(net, FlatClip(1.0), noise=noise, expected_batch_size=1)
+
+
+# --- extreme numbers -----------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[False, True], ids=["gradual", "flushed"])
+def denormals(request):
+    """Run with and without numbers below the least normal one: both are in use."""
+    torch.set_flush_denormal(request.param)
+    yield
+    torch.set_flush_denormal(False)
+
+
+def clipped_length(clipping, inputs, slope, backend="bookkeeping"):
+    """Return how long the gradient of one example of a linear layer is once clipped."""
+    net = nn.Linear(inputs.shape[-1], 3, bias=False)
+    step = PrivateGradient(
+        net, clipping, scales=[0.0], expected_batch_size=1, backend=backend, self_check=False
+    )
+    step.accumulate_batch(inputs, None, lambda out, _: slope * out.flatten(1).sum(1))
+    step.finish()
+    return float(net.weight.grad.double().norm())
+
+
+@pytest.mark.usefixtures("denormals")
+@pytest.mark.parametrize("positions", [1, 2, 40])
+@pytest.mark.parametrize("norm", [1e-6, 1e-3, 1.0])
+def test_huge_inputs_do_not_hide_how_long_gradients_are(norm, positions):
+    # Squares of slopes vanish here, whatever they are multiplied with.
+    for size in (1e10, 1e15, 1e18):
+        inputs = torch.full((1, positions, 4), size) if positions > 1 else torch.full((1, 4), size)
+        for slope in (1e-18, 1e-19, 1e-20, 1e-22, 1e-23):
+            for clipping in (FlatClip(norm), NormalisedClip(norm, 1e-4)):
+                assert clipped_length(clipping, inputs, slope) <= norm * (1 + 1e-4)
+
+
+@pytest.mark.usefixtures("denormals")
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("clipping", "norm"),
+    [
+        (FlatClip(1e-17), 1e-17),
+        (NormalisedClip(1.0, 1e-28), 1.0),
+        (L2LInfClip(1e-17, 9e-18), 1e-17),
+        (L2LInfClip(1e-17, 9e-18, exact=True), 1e-17),
+    ],
+)
+def test_squares_that_vanish_are_counted(clipping, norm, backend):
+    for slope in (1e-15, 1e-18, 1e-20, 1e-22, 1e-23):
+        assert clipped_length(clipping, torch.ones(1, 200), slope, backend) <= norm * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("positions", [1, 3])
+def test_examples_without_a_gradient_have_no_length(positions):
+    left = torch.zeros(2, positions, 3)
+    left[0] = 1.0
+    record = OuterProduct(torch.empty(3, 4), left, torch.full((2, positions, 4), 1e15))
+    assert float(record.squared_norms()[1]) == 0.0
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+    nn.init.constant_(net[0].bias, -100.0)  # nothing gets through, so that nothing comes back
+    step = PrivateGradient(net, FlatClip(1.0), scales=[0.0], expected_batch_size=1)
+    step.accumulate_batch(torch.rand(6, 4), None, lambda out, _: out[:, 0])
+
+
+def test_ordinary_gradients_are_clipped_as_exactly_as_ever():
+    inputs = torch.full((1, 4), 100.0)
+    assert clipped_length(FlatClip(1.0), inputs, 10.0) == pytest.approx(1.0, rel=1e-6)
+    assert clipped_length(FlatClip(1e6), inputs, 1e-9) == pytest.approx(2e-7 * 3**0.5, rel=1e-6)

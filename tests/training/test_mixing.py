@@ -167,9 +167,10 @@ def test_plans_changed_by_hand_are_refused():
     described["mixing"]["spread"] = 16.0
     with pytest.raises(UnsoundConfiguration, match="L2LInfClip"):
         Plan.from_dict(described)
-    described = MIXED.to_dict() | {"epsilon": 0.9 * MIXED.epsilon}
-    with pytest.raises(UnsoundConfiguration, match="changed by hand"):
-        Plan.from_dict(described)
+    for factor in (0.9, 0.995, 0.99999):
+        described = MIXED.to_dict() | {"epsilon": factor * MIXED.epsilon}
+        with pytest.raises(UnsoundConfiguration, match="changed by hand"):
+            Plan.from_dict(described)
     described = MIXED.to_dict()
     described["mixing"]["width"] = 0.1
     with pytest.raises(UnsoundConfiguration, match="changed by hand"):
@@ -461,7 +462,38 @@ def test_resumed_run_goes_on_where_it_was(tmp_path, seed):
         assert torch.equal(weights(cut), weights(whole)) == (seed is not None)
 
 
+@pytest.mark.parametrize("lr", [-0.1, math.nan, 1e-38])
+def test_gradients_are_gone_even_if_the_learning_rate_is_refused(lr):
+    net = model()
+    run = trainer(
+        net,
+        scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda t: lr if t else 1.0),
+    )
+    with pytest.raises(ValueError, match=r"lr must be|is lost"):
+        run.fit(data())
+    assert run.step == 1
+    assert all(parameter.grad is None for parameter in net.parameters())
+
+
 # --- several processes ---------------------------------------------------------------------------
+
+
+def at_another_rate(rank):
+    net = model(seed=1)
+    slow = torch.optim.SGD(net.parameters(), lr=0.1 * (1 + rank))
+    run = PrivateTrainer(net, LOSS, MIXED, optimizer=slow, progress=False)
+    try:
+        run.fit(data())
+    except UnsoundConfiguration as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.slow
+def test_processes_with_other_learning_rates_are_refused():
+    # Two states with the same draws and other rates would be two equations for two unknowns.
+    for message in in_processes(at_another_rate):
+        assert "learning rates must be the same" in message
 
 
 def both_ways(_rank):

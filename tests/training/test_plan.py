@@ -213,6 +213,7 @@ def test_rates_round_trip():
         ({"noise_multiplier": 0.9}, UnsoundConfiguration, "changed by hand"),
         ({"steps": 1_100}, UnsoundConfiguration, "changed by hand"),
         ({"batch_size": 50.0}, ValueError, "does not fit"),
+        ({"rate": 1e-4}, ValueError, "does not fit"),
         ({"adjacency": "replace"}, UnsoundConfiguration, "does not belong"),
         ({"steps": None}, ValueError, "steps must be an integer"),
         ({"clipping": {"name": "none"}}, ValueError, "name must be one of .*flat"),

@@ -383,6 +383,13 @@ def test_round_trip(clipping):
     assert Clipping.from_dict(json.loads(json.dumps(clipping.to_dict()))) == clipping
 
 
+def test_json_with_the_batch_of_another_plan_is_refused():
+    described = plan(clipping=QuantileClip(0.5)).to_dict()
+    described["clipping"]["batch_size"] /= 2
+    with pytest.raises(ValueError, match="is for another batch"):
+        Plan.from_dict(described)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

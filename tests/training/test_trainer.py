@@ -193,6 +193,13 @@ def test_malformed_result_is_refused(text):
         TrainingResult.from_json(text)
 
 
+def test_result_with_the_loss_of_another_run_is_refused():
+    _, result = trained(model(), plan())
+    described = result.to_dict() | {"loss": plan(noise_multiplier=5.0).loss.to_dict()}
+    with pytest.raises(UnsoundConfiguration, match="changed by hand"):
+        TrainingResult.from_dict(described)
+
+
 def test_empty_batches_are_steps_of_noise():
     net, losses = model(), []
 

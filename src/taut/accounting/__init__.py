@@ -40,6 +40,7 @@ from taut.accounting._calibrate import (
     Calibration,
     calibrate,
 )
+from taut.accounting._coordinate_blocks import twice_sampled_blocks
 from taut.accounting._coordinates import (
     coordinatewise,
     twice_sampled,
@@ -148,6 +149,7 @@ __all__ = [
     "stability_release",
     "to_dp_event",
     "twice_sampled",
+    "twice_sampled_blocks",
     "variance_pair",
     "zero",
 ]

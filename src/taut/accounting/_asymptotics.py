@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from taut import _validate
 from taut.accounting._adjacency import Half, halves
+from taut.accounting._coordinate_blocks import TwiceSampledBlocks
 from taut.accounting._coordinates import Coordinatewise, TwiceSampled
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._pair import Vector
@@ -43,8 +45,9 @@ class EqualComputePlan:
         rate: its sampling rate of records.
         multiplier: its noise multiplier, at which the noise of the estimate is the same.
         epsilon: a certified epsilon of the plain plan, never above ``twice_epsilon``.
+        renyi_epsilon: what the Renyi divergences of the plain plan prove, by the same conversion.
         twice_epsilon: the epsilon that the Renyi divergences of twice sampling prove.
-        delta: at which both hold.
+        delta: at which all hold.
     """
 
     loss: PrivacyLoss
@@ -53,6 +56,7 @@ class EqualComputePlan:
     epsilon: float
     twice_epsilon: float
     delta: float
+    renyi_epsilon: float
 
 
 def equal_compute_plan(
@@ -64,8 +68,8 @@ def equal_compute_plan(
     sampling variance; noise sigma on it is a multiplier sigma / (coordinate_rate * clip).
 
     Args:
-        loss: repetitions of one twice-sampled or coordinate-wise release; the latter touches all
-            records.
+        loss: repetitions of one twice-sampled or coordinate-wise release, in blocks or not; the
+            latter touches all records.
         delta: in (0, 1).
         conversion: from divergences to epsilon, as for ``epsilon_from_rdp``, for both plans.
 
@@ -88,7 +92,7 @@ def equal_compute_plan(
         release = release.sampled(1.0)
     if release.coordinate_rate == 0:
         raise ValueError("coordinate_rate=0 releases noise alone; there is no plan to compare with")
-    multiplier = release.sigma / (release.coordinate_rate * release.l2_clip)
+    multiplier = release.multiplier / release.coordinate_rate
     plain = Poisson(Gaussian(multiplier, 1.0), release.record_rate)
     unmasked = TwiceSampled(release.record_rate, 1.0, multiplier, 1.0, 1.0, 1, 2.0)
     directions = halves(loss.adjacency)
@@ -102,6 +106,7 @@ def equal_compute_plan(
         min(by_renyi, total.epsilon(delta), twice_epsilon),
         twice_epsilon,
         delta,
+        by_renyi,
     )
 
 
@@ -134,19 +139,23 @@ def estimate_many_coordinates(loss: PrivacyLoss, order: int) -> float:
     release, count = _only_release(loss)
     if _validate.positive_integer(order=order) < 2:
         raise ValueError(f"order must be at least 2, got order={order!r}")
-    if isinstance(release, TwiceSampled):
-        rates = release.record_rate, release.coordinate_rate
-    else:
+    if isinstance(release, Coordinatewise):
         rates = 1.0, release.rate
-    base = gaussian_cumulants(rates[1] * release.l2_clip / release.sigma, order)
+    else:
+        rates = release.record_rate, release.coordinate_rate
+    base = gaussian_cumulants(rates[1] / release.multiplier, order)
     return count * float(poisson_cumulants(rates[0], base)[order]) / (order - 1)
 
 
-def _only_release(loss: PrivacyLoss) -> tuple[Coordinatewise | TwiceSampled, int]:
+Masked: TypeAlias = Coordinatewise | TwiceSampled | TwiceSampledBlocks
+"""Releases that sample coordinates."""
+
+
+def _only_release(loss: PrivacyLoss) -> tuple[Masked, int]:
     """Return the only release of a sum with its count, or refuse."""
     if len(loss.terms) == 1:
         release, count = loss.terms[0]
-        if isinstance(release, Coordinatewise | TwiceSampled):
+        if isinstance(release, Coordinatewise | TwiceSampled | TwiceSampledBlocks):
             return release, count
     raise ValueError(
         f"loss must be a multiple of one coordinatewise or twice_sampled release, got loss={loss!r}"

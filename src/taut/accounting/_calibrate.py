@@ -106,8 +106,12 @@ class _Search:
             if bounds.upper <= self.target:
                 self.found = bounds
                 return math.log(bounds.upper / self.target) if bounds.upper > 0 else -math.inf
-            if bounds.lower > self.target or tolerance <= self._sharp:
-                return max(math.log(max(bounds.lower, 1e-300) / self.target), 1e-15)
+            # Where no lower bound is known, as for masks, the upper one is as good as the
+            # tolerance, and says how far to go.
+            beyond = max(bounds.lower, bounds.upper * (1 - 2 * tolerance)) > self.target
+            if beyond or tolerance <= self._sharp:
+                guide = bounds.lower if bounds.lower > self.target else min(bounds.upper, 1e300)
+                return max(math.log(guide / self.target), 1e-15)
             tolerance = max(tolerance / 30, self._sharp)
 
     @property

@@ -34,18 +34,21 @@ from taut.errors import UnsoundConfiguration
 __all__ = [
     "Coordinatewise",
     "TwiceSampled",
+    "cell_sampled",
     "coordinatewise",
     "twice_sampled",
 ]
 
 
-@lru_cache(maxsize=64)
-def _cell_sampled(rate: float, at: Vertex, sigma: float, largest: int) -> Vector:
+@lru_cache(maxsize=256)
+def cell_sampled(rate: float, at: Vertex, sigma: float, largest: int) -> Vector:
     """Return the cumulants of coordinate-wise sampling at the vertex, orders 0 to ``largest``."""
-    shifts = (at.large / sigma, at.rest / sigma)
+    shifts = [at.large / sigma, at.rest / sigma]
+    if at.rest == 0:
+        shifts.pop()
     base = np.array([gaussian_cumulants(shift, largest) for shift in shifts])
-    single, last = poisson_cumulants(np.full(2, rate), base)
-    total: Vector = (at.full * single + last) * ROUND_UP
+    single, *last = poisson_cumulants(np.full(len(shifts), rate), base)
+    total: Vector = (at.full * single + sum(last)) * ROUND_UP
     return total
 
 
@@ -54,7 +57,7 @@ def _twice_sampled(
     record_rate: float, rate: float, at: Vertex, sigma: float, largest: int
 ) -> Vector:
     """Return the cumulants of twice sampling at the vertex, orders 0 to ``largest``."""
-    return poisson_cumulants(record_rate, _cell_sampled(rate, at, sigma, largest))
+    return poisson_cumulants(record_rate, cell_sampled(rate, at, sigma, largest))
 
 
 class _Clipped(RenyiOnly):
@@ -87,6 +90,11 @@ class _Clipped(RenyiOnly):
     def l2_clip(self) -> float:
         """The largest l2-norm of a clipped record."""
         return l2_norm(self.vertex, self.clip)
+
+    @property
+    def multiplier(self) -> float:
+        """The noise over the largest l2-norm of a clipped record."""
+        return self.sigma / self.l2_clip
 
     def check(self, adjacency: Adjacency) -> None:
         """Only add/remove and zero-out: a null record leaves the sum as an absent one does."""
@@ -129,7 +137,7 @@ class Coordinatewise(_Clipped):
         """Return the divergences at the vertex, the same bound for both directions."""
 
         def cumulants(largest: int) -> Vector:
-            return _cell_sampled(self.rate, self.vertex, self.sigma, table_size(largest))
+            return cell_sampled(self.rate, self.vertex, self.sigma, table_size(largest))
 
         return divergences_from(cumulants, orders)
 

@@ -22,6 +22,7 @@ from taut.accounting._scout import SHARP, Scout
 
 __all__ = ["DeltaWithCurves", "EpsilonWithCurves"]
 
+_ROUGH = 0.1
 _SHARES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)  # of delta, or of epsilon, tried in a split
 
 
@@ -55,18 +56,24 @@ class EpsilonWithCurves:
             split = min(self._split(share, tolerance) for share in _SHARES)
             if split < upper:
                 engine, upper = Engine.SPLIT, split
-        dominating = part.dominating
-        if dominating is not None:
-            above = (
-                EpsilonOfPairs(dominating, self._delta, tolerance).answer(tolerance).bounds.upper
-            )
-            if above < upper:
-                engine, upper = Engine.PAIRS, above
+        above = self._dominating(upper, tolerance)
+        if above < upper:
+            engine, upper = Engine.PAIRS, above
         return Answer(Bounds(min(lower, upper), upper), part.half, engine)
 
     def stays_below(self, epsilon: float) -> bool:
         """Return whether the Renyi route alone proves an answer of at most ``epsilon``."""
         return self.ceiling <= epsilon
+
+    def _dominating(self, known: float, tolerance: float) -> float:
+        """Return the epsilon of the dominating pairs, infinite if it cannot be below `known`."""
+        dominating = self._part.dominating
+        if dominating is None:
+            return math.inf
+        rough = max(tolerance, _ROUGH)
+        if EpsilonOfPairs(dominating, self._delta, rough).answer(rough).bounds.lower >= known:
+            return math.inf  # most masks: a sharp answer costs much more than this look
+        return EpsilonOfPairs(dominating, self._delta, tolerance).answer(tolerance).bounds.upper
 
     def _split(self, share: float, tolerance: float) -> float:
         """Return the epsilon when the pairs get ``share`` of delta."""

@@ -20,6 +20,7 @@ SCHEMA = "taut.privacy-loss/1"
 # Modules that describe releases; those with factories import the loss, hence not at the top.
 _MODULES = (
     "_additive",
+    "_coordinate_blocks",
     "_coordinates",
     "_mixed_noise",
     "_mixture",

@@ -116,14 +116,14 @@ def _gradient_loop(plan: Plan, dimension: int, physical: int | None, *, is_seede
     from taut.training import PrivateGradient, PrivateLoader
 
     model = torch.nn.Linear(dimension, 1, bias=False)
-    scales = plan.noise_scales({"weight": dimension})
+    noise = plan.noise({"weight": dimension})
 
     def loop(rows: Rows, run_seed: int) -> Rows:
         bits = _source(run_seed, is_seeded)
         gradient = PrivateGradient(
             model,
             plan.clipping,
-            scales=scales,
+            noise=noise,
             expected_batch_size=plan.batch_size,
             generator=bits,
             self_check=False,

@@ -83,12 +83,16 @@ def audit_loop(
             "a plan that mixes weights promises nothing about gradients, which this audit looks "
             "at; audit the same plan without mixing, or states by audit_training"
         )
-    scale = plan.noise_scales({"weight": dimension})[0] / plan.batch_size
-    norm = scale * plan.batch_size / plan.noise_multiplier
+    deviation, kept = _noise(plan, dimension)
+    scale = deviation / (plan.batch_size * kept)
+    norm = deviation / plan.noise_multiplier
     adjacency = plan.adjacency
     if crafts is None:
         crafts = crafted(plan.examples, clip_norm=norm, dimension=dimension, adjacency=adjacency)
     _check_crafts(crafts, dimension)
+    shift = 1 / plan.noise_multiplier
+    if plan.clipping.entry_blocks is not None:  # a canary is in one coordinate
+        shift = min(shift, plan.clipping.entry_blocks[0].entry_bound / deviation)
     claim = Claim(plan.loss, plan.delta)
     # No seed serves two crafted pairs: runs with the same noise would count twice in its checks.
     drawn = seeds(2 * enough(trials) * len(crafts), seed)
@@ -102,12 +106,23 @@ def audit_loop(
             ),
             drawn[2 * trials * place : 2 * trials * (place + 1)],
         )
-        ratios = likelihood_ratios(
-            craft, shift=1 / plan.noise_multiplier, rate=plan.rate, relation=adjacency
-        )
+        ratios = likelihood_ratios(craft, shift=shift, rate=plan.rate * kept, relation=adjacency)
         settings.append(Sides(craft.name, without, including, ratios))
     noise = [runs[:, :, 1:] for sides in settings for runs in (sides.without, sides.including)]
     return judge(settings, np.concatenate(noise), claim, adjacency, confidence)
+
+
+def _noise(plan: Plan, dimension: int) -> tuple[float, float]:
+    """Return the deviation of a step's noise, and how likely a coordinate takes part."""
+    from taut.training import IndependentNoise
+
+    noise = plan.noise({"weight": dimension})
+    if not isinstance(noise, IndependentNoise):
+        raise ValueError(
+            f"plan must have the same noise in all coordinates, got clipping={plan.clipping!r}; "
+            "audit a plan with a clipping by norms or by entries"
+        )
+    return noise.scales[0], noise.coordinate_rate
 
 
 def _check_crafts(crafts: Sequence[Craft], dimension: int) -> None:

@@ -1,6 +1,6 @@
 """Methods side by side, at equal privacy and equal compute: predict, train, recommend."""
 
-from taut.comparison._arms import Arm, ArmSkipped, Group, Hybrid, Mix, Normalised, Plain
+from taut.comparison._arms import Arm, ArmSkipped, Group, Hybrid, Mix, Normalised, Plain, Twice
 from taut.comparison._compare import compare
 from taut.comparison._comparison import Comparison
 from taut.comparison._prediction import ArmPrediction, Prediction, predict
@@ -26,6 +26,7 @@ __all__ = [
     "Run",
     "Settings",
     "Task",
+    "Twice",
     "compare",
     "predict",
 ]

@@ -14,7 +14,16 @@ from torch.optim import SGD, Optimizer
 from taut import _validate
 from taut.comparison._settings import Settings
 from taut.noise._public_vectors import Rows
-from taut.training import FlatClip, GroupClip, HybridClip, ModelMix, NormalisedClip, Plan
+from taut.training import (
+    FlatClip,
+    GroupClip,
+    HybridClip,
+    L2LInfClip,
+    ModelMix,
+    NormalisedClip,
+    Plan,
+    TwiceSampling,
+)
 from taut.training._strategy import Strategy
 
 __all__ = [
@@ -185,7 +194,38 @@ class Mix(Arm):
         return plan.mixing_notes(plan.steps)
 
 
-USUAL: tuple[Arm, ...] = (Plain(), Group(), Normalised(), Hybrid(), Mix())
+@dataclass(frozen=True)
+class Twice(Arm):
+    """Twice sampling: of every clipped gradient a random part of the coordinates.
+
+    Args:
+        coordinate_rate: the probability of a coordinate.
+        spread: over how many coordinates a gradient of full length reaches at least.
+
+    It computes the gradients of `plain`, and uses a part of each: the notes say what plain
+    sampling promises for the same noise.
+    """
+
+    name = "twice"
+
+    coordinate_rate: float = 0.5
+    spread: float = 100.0
+
+    def plan(self, settings: Settings, sizes: Mapping[str, int], public: Rows | None) -> Plan:
+        if sum(sizes.values()) < self.spread:
+            raise ArmSkipped(f"gradients cannot reach over {self.spread:g} coordinates")
+        clipping = L2LInfClip.spread_over(settings.norm, spread=self.spread)
+        sampling = TwiceSampling(coordinate_rate=self.coordinate_rate, spread=self.spread)
+        return settings.plan(clipping, sampling=sampling)
+
+    def notes(self, plan: Plan) -> tuple[str, ...]:
+        said = plan.sampling.comparison(
+            plan.noise_multiplier, plan.examples, plan.steps, plan.delta
+        )
+        return (said,) if said else ()
+
+
+USUAL: tuple[Arm, ...] = (Plain(), Group(), Normalised(), Hybrid(), Mix(), Twice())
 """What is compared unless something else is asked for."""
 
 

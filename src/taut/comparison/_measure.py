@@ -30,10 +30,11 @@ def noise_std(plan: Plan, sizes: Mapping[str, int]) -> float:
 
     Uniform noise of mixing counts at its least width.
     """
-    variance = _total_variance(plan.noise(sizes), list(sizes.values()))
+    added = plan.noise(sizes)
+    variance = _total_variance(added, list(sizes.values()))
     if plan.mixing is not None:
         variance *= 1 + (plan.mixing.width / plan.noise_multiplier) ** 2 / 12
-    return math.sqrt(variance) / _divisor(plan)
+    return math.sqrt(variance) / _divisor(plan, added)
 
 
 def expected_step(name: str, plan: Plan, sizes: Mapping[str, int], public: Rows) -> OneStep:
@@ -44,7 +45,7 @@ def expected_step(name: str, plan: Plan, sizes: Mapping[str, int], public: Rows)
     rows = public.astype(np.float64)
     clipped = clipped_gradients(plan.clipping, rows, sizes)
     true, mean = rows.mean(axis=0), clipped.mean(axis=0)
-    rate = _divisor(plan) / plan.examples
+    rate = _divisor(plan, plan.noise(sizes)) / plan.examples
     spread = float(np.square(clipped).sum(axis=1).mean())
     sampling = (1 - rate) / (rate * plan.examples) * spread
     noise = noise_std(plan, sizes)
@@ -74,9 +75,9 @@ def clipped_gradients(clipping: Clipping, rows: Matrix, sizes: Mapping[str, int]
     return np.asarray(rows * weights[groups].T)
 
 
-def _divisor(plan: Plan) -> float:
+def _divisor(plan: Plan, noise: StepNoise) -> float:
     """Return what the sum of a step is divided by: how many gradients count in a coordinate."""
-    return plan.batch_size
+    return plan.batch_size * noise.coordinate_rate
 
 
 def _total_variance(noise: StepNoise, sizes: list[int]) -> float:

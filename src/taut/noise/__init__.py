@@ -20,6 +20,7 @@ from taut.noise._geometry_report import GeometryReport, geometry_report
 from taut.noise._given_covariance import gaussian_with_covariance
 from taut.noise._grouped import GroupedNoise, grouped_linf
 from taut.noise._laplace_noise import LaplaceNoise, laplace_with_scales
+from taut.noise._masked_noise import MaskedNoise, optimal_masked_noise
 from taut.noise._mechanism import Certificate, NoiseMechanism
 from taut.noise._one_step import OneStep, one_step
 from taut.noise._optimal_gaussian import gaussian_with_scales, optimal_gaussian
@@ -58,6 +59,7 @@ __all__ = [
     "LInfBall",
     "LaplaceNoise",
     "LpIntersection",
+    "MaskedNoise",
     "NoiseMechanism",
     "NoiseOption",
     "OneStep",
@@ -93,6 +95,7 @@ __all__ = [
     "one_step",
     "optimal_gaussian",
     "optimal_laplace",
+    "optimal_masked_noise",
     "private_second_moment",
     "public_subspaces",
     "recommend",

@@ -86,6 +86,11 @@ class Evidence:
         return self.plan is not None and self.loss == self.plan.loss_at(self.counted_steps or 0)
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether released weights were mixed, so that their gradients are not released."""
+        return self.plan is not None and self.plan.mixing is not None
+
+    @property
     def is_sampled_gaussian(self) -> bool:
         """Whether all steps are noisy sums over Poisson samples, at the noise of the plan."""
         plan = self.plan

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut.accounting import Adjacency, Bounds, Explanation, PrivacyLoss, group_poisson
+from taut.accounting._pair_answer import Engine
 from taut.errors import UnsoundConfiguration
 from taut.report._evidence import Evidence
 
@@ -18,6 +19,7 @@ __all__ = ["ALARMS", "AttackPower", "CoursePoint", "Findings", "GroupCost", "Pro
 ALARMS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)
 """Rates of false alarms at which an attacker is described in numbers."""
 
+_SLOW = (Engine.RENYI, Engine.SPLIT, Engine.PAIRS)  # a point of their trade-off takes seconds
 _PROFILE_POINTS = 25
 _COURSE_POINTS = 25
 _GROUPS = (2, 3, 5, 10)
@@ -96,6 +98,9 @@ class Findings:
     @cached_property
     def attacks(self) -> tuple[AttackPower, ...]:
         """The best attacker at several rates of false alarms."""
+        if self.explanation.engine in _SLOW:
+            found = self.found_by_profile(np.array(ALARMS)).tolist()
+            return tuple(AttackPower(*pair) for pair in zip(ALARMS, found, strict=True))
         return tuple(AttackPower(rate, 1 - self._loss.tradeoff(rate)) for rate in ALARMS)
 
     @cached_property

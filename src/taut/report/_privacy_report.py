@@ -159,6 +159,10 @@ class PrivacyReport:
         Raises:
             ImportError: if matplotlib is not installed.
         """
+        return self._page
+
+    @cached_property
+    def _page(self) -> str:
         return html_page(self.title, self._subtitle, self._sections)
 
     def to_markdown(self) -> str:

@@ -41,8 +41,6 @@ from taut.report._wording import (
 
 __all__ = ["model_card_section", "sections_of"]
 
-_MEET = 0.99  # bounds so close cannot be told apart in a picture
-
 
 def sections_of(
     evidence: Evidence,
@@ -88,7 +86,13 @@ def _guarantee(evidence: Evidence, findings: Findings, unit: str) -> Section:
     is_exchange = findings.adjacency is Adjacency.REPLACE
     cards = (
         ("ε, certified", f"≤ {at_most(epsilon.upper)}", f"at δ = {number(findings.delta)}"),
-        ("The truth is", f"≥ {at_least(epsilon.lower)}", "so no better proof says less"),
+        (
+            "The truth is",
+            f"≥ {at_least(epsilon.lower)}",
+            "so no proof can promise less"
+            if epsilon.lower > 0
+            else "nothing is known from below for such releases",
+        ),
         (
             "At 5 % false alarms",
             f"≤ {share(findings.found_at(0.05))}",
@@ -236,10 +240,8 @@ def _bounds(findings: Findings) -> Section:
     epsilon = findings.epsilon
     alt = (
         f"δ falls as ε grows; the promise is the point ε = {at_most(epsilon.upper)}, "
-        f"δ = {number(findings.delta)}."
+        f"δ = {number(findings.delta)}. Crosses mark the lower bound where there is one."
     )
-    if epsilon.lower > _MEET * epsilon.upper:
-        alt += " Marks of the lower bound lie on the line of the upper one."
     rows = tuple(
         (number(level), at_least(b.lower), at_most(b.upper)) for level, b in findings.other_deltas
     )
@@ -251,8 +253,13 @@ def _bounds(findings: Findings) -> Section:
         Paragraph(
             f"At δ = {number(findings.delta)} the truth is between "
             f"{at_least(epsilon.lower, 6)} and {at_most(epsilon.upper, 6)}. The upper bound "
-            "is the promise. The lower bound says how much a better proof could still gain: some "
-            "neighbours really are as easy to tell apart, for an attacker who sees every update."
+            "is the promise. The lower bound says how much a better proof could still gain"
+            + (
+                ": some neighbours really are as easy to tell apart, for an attacker who sees all "
+                "that is released."
+                if epsilon.lower > 0
+                else "; for releases known by Rényi divergences alone none is at hand."
+            )
         ),
         Plot(
             "profile",

@@ -121,9 +121,15 @@ def promise(evidence: Evidence, findings: Findings, unit: str) -> str:
         f"{what} is **(ε = {epsilon}, δ = {number(findings.delta)})-differentially private** under "
         f"{relation_name(evidence.loss.adjacency)} adjacency: {relation(evidence, unit)} makes "
         f"any outcome at most {factor} times as likely{extra}, for whoever sees every "
-        f"{'update' if evidence.plan is not None else 'output'}."
+        f"{_seen(evidence)}."
     )
     return words if evidence.is_secure is not False else f"**As an experiment only:** {words}"
+
+
+def _seen(evidence: Evidence) -> str:
+    if evidence.plan is None:
+        return "output"
+    return "released state of the weights" if evidence.is_mixed else "update"
 
 
 def attack_sentence(findings: Findings, alarms: float = 0.05) -> str:
@@ -269,7 +275,13 @@ def _of_training(evidence: Evidence) -> list[Assumption]:
     plan = evidence.plan
     assert plan is not None
     kind = sampler_name(plan.sampling.name)
+    mixing = Assumption(
+        "Noisy gradients, mixed states and the random numbers of the mixing stay secret.",
+        _ENFORCED,
+        "`taut.training.PrivateTrainer` shows none of them; callbacks and logs of your own could",
+    )
     return [
+        *([mixing] if evidence.is_mixed else []),
         Assumption(
             "No example moves a sum of gradients by more than its clipping allows.",
             _ENFORCED,

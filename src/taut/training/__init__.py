@@ -3,7 +3,14 @@
 from taut.training._basis_noise import BasisNoise
 from taut.training._callbacks import Callback, CSVLog, StepEnd, TensorBoardLog
 from taut.training._check_model import check_model
-from taut.training._clipping import Clipping, FlatClip, NormalisedClip, NormClipping, RowClipping
+from taut.training._clipping import (
+    Clipping,
+    EntryBlock,
+    FlatClip,
+    NormalisedClip,
+    NormClipping,
+    RowClipping,
+)
 from taut.training._drop_in import make_private, make_private_with_epsilon
 from taut.training._entry_clip import L2LInfClip
 from taut.training._evaluation import Evaluation
@@ -27,6 +34,7 @@ from taut.training._shared_ledger import SharedLedger
 from taut.training._step_noise import IndependentNoise, StepNoise
 from taut.training._trainer import PrivateTrainer
 from taut.training._training_result import TrainingResult
+from taut.training._twice_sampling import TwiceSampling
 
 __all__ = [
     "BasisNoise",
@@ -34,6 +42,7 @@ __all__ = [
     "Callback",
     "Clipping",
     "CountedNoise",
+    "EntryBlock",
     "Evaluation",
     "FixedSizeSampling",
     "FlatClip",
@@ -68,6 +77,7 @@ __all__ = [
     "StepNoise",
     "TensorBoardLog",
     "TrainingResult",
+    "TwiceSampling",
     "check_model",
     "check_sampler",
     "make_private",

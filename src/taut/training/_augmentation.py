@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from taut import _validate
 from taut.errors import UnsoundConfiguration
-from taut.training._materialised import batch_size
+from taut.training._materialised import batch_size, examples_of
 
 __all__ = ["Augment", "Augmentation", "examples_within"]
 
@@ -24,6 +24,7 @@ Augment: TypeAlias = Callable[[Any], Any]
 
 _LOG = logging.getLogger(__name__)
 _SEED = 20_260_102  # any: two calls that are compared must draw the same
+_TRIALS, _TRIED = 16, 32  # how often examples are exchanged, and among how many
 
 
 class Augmentation:
@@ -35,7 +36,8 @@ class Augmentation:
         copies: how many there are of every example.
 
     The first batch is used to check that examples do not mix: with the same random numbers, an
-    example must become the same whatever the others are.
+    example must become the same whatever the others are. Other numbers are tried each time, since
+    some functions mix now and then only.
     """
 
     def __init__(self, function: Augment, copies: int) -> None:
@@ -93,11 +95,21 @@ class Augmentation:
             with _same_draws():
                 alike = self._called(_only(inputs, chosen), batch)
             if not _agree(together, alike, slice(chosen, chosen + 1)):
-                raise UnsoundConfiguration(
-                    f"augment makes something else of example {chosen} if the others change: one "
-                    "example would get into the gradients of several. Leave out what mixes "
-                    "examples, and draw random numbers in an order that does not depend on them"
-                )
+                raise _mixes()
+        some = examples_of(inputs, slice(_TRIED))
+        places = torch.arange(min(batch, _TRIED))
+        bits = torch.Generator().manual_seed(_SEED)
+        for trial in range(_TRIALS):
+            # Half of them trade places, on average; the others must not notice.
+            moved = torch.rand(len(places), generator=bits) < 0.5
+            order = places.clone()
+            order[moved] = places[moved].roll(1)
+            with _same_draws(trial):
+                before = self._called(some, len(places))
+            with _same_draws(trial):
+                after = self._called(_ordered(some, order), len(places))
+            if not _agree(before, after, order == places):
+                raise _mixes()
 
 
 def examples_within(rows: int | None, copies: int) -> int | None:
@@ -122,7 +134,25 @@ def _only(inputs: Any, chosen: int) -> Any:
     return pytree.tree_map(filled, inputs)
 
 
-def _agree(one: Any, other: Any, part: slice) -> bool:
+def _ordered(inputs: Any, order: Tensor) -> Any:
+    """Return the examples in another order."""
+
+    def taken(value: Any) -> Any:
+        is_many = isinstance(value, Tensor) and value.dim() > 0
+        return value[order.to(value.device)] if is_many else value
+
+    return pytree.tree_map(taken, inputs)
+
+
+def _mixes() -> UnsoundConfiguration:
+    return UnsoundConfiguration(
+        "augment makes something else of an example if the others change: one example would get "
+        "into the gradients of several. Leave out what mixes examples, and draw random numbers in "
+        "an order that does not depend on them"
+    )
+
+
+def _agree(one: Any, other: Any, part: slice | Tensor) -> bool:
     pairs = zip(pytree.tree_leaves(one), pytree.tree_leaves(other), strict=True)
     return all(
         torch.allclose(a[part].double(), b[part].double(), rtol=1e-4, atol=1e-6, equal_nan=True)
@@ -132,13 +162,13 @@ def _agree(one: Any, other: Any, part: slice) -> bool:
 
 
 @contextmanager
-def _same_draws() -> Iterator[None]:
+def _same_draws(trial: int = 0) -> Iterator[None]:
     """Seed the usual sources inside, and leave them as they were."""
     of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng():
-        torch.manual_seed(_SEED)
-        random.seed(_SEED)
-        np.random.seed(_SEED)  # noqa: NPY002
+        torch.manual_seed(_SEED + trial)
+        random.seed(_SEED + trial)
+        np.random.seed(_SEED + trial)  # noqa: NPY002
         try:
             yield
         finally:

@@ -67,6 +67,8 @@ class BasisNoise(StepNoise):
         ranks: how many columns every block has.
         scales: the standard deviation in every block, and last that of the complement, if the
             columns leave one.
+        coordinate_rate: with which probability a coordinate of a clipped gradient takes part, where
+            the noise is for such sums alone.
 
     Noise is V(s z) + t (I - V V^T) z', from k + d normal numbers. Where no block has less noise
     than the complement, it is drawn as t z' + V(sqrt(s^2 - t^2) z), which has the same distribution
@@ -75,14 +77,22 @@ class BasisNoise(StepNoise):
 
     needs_whole = True
 
-    def __init__(self, basis: Basis, ranks: Sequence[int], scales: Sequence[float]) -> None:
+    def __init__(
+        self,
+        basis: Basis,
+        ranks: Sequence[int],
+        scales: Sequence[float],
+        coordinate_rate: float = 1.0,
+    ) -> None:
+        self.coordinate_rate = coordinate_rate
         self.basis = basis
         self.ranks = tuple(ranks)
         self.scales = tuple(scales)
         self._outside = scales[-1] if len(scales) > len(ranks) else 0.0
 
     def __repr__(self) -> str:
-        return f"BasisNoise(ranks={self.ranks}, scales={self.scales})"
+        masked = f", coordinate_rate={self.coordinate_rate}" if self.coordinate_rate < 1 else ""
+        return f"BasisNoise(ranks={self.ranks}, scales={self.scales}{masked})"
 
     def check(self, groups: Sequence[int], sizes: Sequence[int]) -> None:
         if sum(sizes) != self.basis.dimension or any(groups):

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from taut.errors import UnsoundConfiguration
 from taut.training._clipping import Clipping, FlatClip, NormClipping, RowClipping
+from taut.training._masks import Masks
 from taut.training._quantile_clip import QuantileClip
-from taut.training._records import Record, parts_of
+from taut.training._records import Record, parts_of, vanishing
 from taut.training._tape import in_full_precision
 
 __all__ = ["ClippedSum", "VotingSum", "clipped_sum"]
@@ -95,11 +97,24 @@ class ClippedSum(ABC):
 
 
 def clipped_sum(
-    clipping: Clipping, parameters: Sequence[Tensor], groups: Sequence[int], expected: float
+    clipping: Clipping,
+    parameters: Sequence[Tensor],
+    groups: Sequence[int],
+    expected: float,
+    masks: Masks | None = None,
 ) -> ClippedSum:
-    """Return an empty sum for a clipping."""
+    """Return an empty sum for a clipping.
+
+    Raises:
+        UnsoundConfiguration: if there are masks, and entries are not bounded.
+    """
+    if masks is not None and (not isinstance(clipping, RowClipping) or not clipping.entry_blocks):
+        raise UnsoundConfiguration(
+            f"noise is for sums of which coordinates are sampled, and clipping={clipping!r} bounds "
+            "no entries; use the clipping of the plan"
+        )
     if isinstance(clipping, RowClipping):
-        return _SumOfRows(clipping, parameters, groups, expected)
+        return _SumOfRows(clipping, parameters, groups, expected, masks)
     if isinstance(clipping, QuantileClip):
         return VotingSum(clipping, parameters, groups, expected)
     assert isinstance(clipping, NormClipping)
@@ -119,6 +134,9 @@ class _WeightedSum(ClippedSum):
         super().__init__(parameters, groups, expected)
         self._clipping = clipping
         self._sums: dict[Tensor, Tensor] = {}
+        double = all(parameter.dtype == torch.float64 for parameter in self.parameters)
+        numbers = sum(parameter.numel() for parameter in self.parameters)
+        self._vanishing = vanishing(torch.float64 if double else torch.float32, numbers)
 
     def _add(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> None:
         squares = self._squares(records, batch, scale)
@@ -137,6 +155,8 @@ class _WeightedSum(ClippedSum):
             norms[self.group_of[parameter]].append(record.squared_norms())
         empty = torch.zeros(batch, dtype=self.dtype, device=self.device)
         squares = torch.stack([torch.stack(group).sum(0) if group else empty for group in norms])
+        # Squares of short entries vanish: none may be all that a tiny bound would have cut.
+        squares += self._vanishing
         squares *= scale**2
         if not bool(squares.sum().isfinite()):
             lost = ~squares.isfinite().all(0)
@@ -215,9 +235,11 @@ class _SumOfRows(ClippedSum):
         parameters: Sequence[Tensor],
         groups: Sequence[int],
         expected: float,
+        masks: Masks | None,
     ) -> None:
         super().__init__(parameters, groups, expected)
         self._clipping = clipping
+        self._masks = masks
         # Coordinates are in the order of groups, and of parameters within a group.
         self._ordered = sorted(self.parameters, key=self.group_of.__getitem__)
         self._sum: Tensor | None = None
@@ -226,12 +248,19 @@ class _SumOfRows(ClippedSum):
         numbers = sum(parameter.numel() for parameter in self._ordered)
         for part in parts_of(batch, 4 * numbers, self._clipping.row_bytes):
             rows = torch.cat([records[parameter].rows(part) for parameter in self._ordered], 1)
-            rows *= scale
+            if scale != 1.0:  # every pass over the rows counts: they do not fit into the cache
+                rows *= scale
             lost = ~torch.linalg.vector_norm(rows, dim=1).isfinite()
-            self.dropped += int(lost.sum())
-            rows[lost] = 0.0
-            total = self._clipping.sum_rows(rows).div_(self.expected)
+            if bool(lost.any()):
+                self.dropped += int(lost.sum())
+                rows[lost] = 0.0
+            total = self._summed(rows).div_(self.expected)
             self._sum = total if self._sum is None else self._sum.add_(total)
+
+    def _summed(self, rows: Tensor) -> Tensor:
+        if self._masks is None:
+            return self._clipping.sum_rows(rows)
+        return self._clipping.sum_rows(rows, self._masks)
 
     def _totals(self) -> list[Tensor | None]:
         if self._sum is None:

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -17,7 +17,26 @@ from taut.training._records import MOST_ROW_BYTES
 from taut.training._step_noise import IndependentNoise, StepNoise
 from taut.training._strategy import Strategy
 
-__all__ = ["Clipping", "FlatClip", "NormClipping", "NormalisedClip", "RowClipping"]
+if TYPE_CHECKING:
+    from taut.training._masks import Masks
+
+__all__ = ["Clipping", "EntryBlock", "FlatClip", "NormClipping", "NormalisedClip", "RowClipping"]
+
+
+class EntryBlock(NamedTuple):
+    """Coordinates of which single entries are bounded, beside their l2 norm.
+
+    Attributes:
+        rank: how many coordinates of noise count there.
+        norm: bound on the l2 norm.
+        entry_bound: bound on every entry.
+        weight: how much the variance of the noise counts.
+    """
+
+    rank: int
+    norm: float
+    entry_bound: float
+    weight: float = 1.0
 
 
 class Clipping(Strategy):
@@ -55,6 +74,21 @@ class Clipping(Strategy):
         least = optimal_gaussian(self.sensitivity(names, sizes), multiplier=multiplier)
         return IndependentNoise.of(least, self.groups(names), sizes)
 
+    @property
+    def entry_blocks(self) -> tuple[EntryBlock, ...] | None:
+        """The blocks in which entries are bounded too, so that coordinates may be sampled."""
+        return None
+
+    def block_noise(
+        self,
+        names: Sequence[str],
+        sizes: Sequence[int],
+        scales: Sequence[float],
+        coordinate_rate: float,
+    ) -> StepNoise:
+        """Return noise with a standard deviation for each of `entry_blocks`, for masked rows."""
+        return IndependentNoise(tuple(scales), tuple(self.groups(names)), coordinate_rate)
+
 
 class NormClipping(Clipping):
     """A clipping that needs the norms of gradients alone: they are never written out."""
@@ -83,9 +117,15 @@ class RowClipping(Clipping):
         Coordinates are in the order of `sensitivity`.
         """
 
-    def sum_rows(self, rows: Tensor) -> Tensor:
-        """Return the sum over examples of clipped gradients, as `restored` takes it."""
-        return self.clip_rows(rows).sum(0)
+    def sum_rows(self, rows: Tensor, masks: Masks | None = None) -> Tensor:
+        """Return the sum over examples of clipped gradients, as `restored` takes it.
+
+        Args:
+            rows: as for `clip_rows`; they may be overwritten.
+            masks: which coordinates of clipped gradients take part, by default all.
+        """
+        clipped = self.clip_rows(rows)
+        return (clipped if masks is None else masks.cut(clipped)).sum(0)
 
     def restored(self, total: Tensor) -> Tensor:
         """Return a sum of what `sum_rows` returned as one vector of all coordinates; linear."""

@@ -20,7 +20,7 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource
 from taut.training._processes import Processes
 
-__all__ = ["Reduction", "Sharded", "reduction_for", "unwrapped"]
+__all__ = ["Reduction", "Sharded", "reduction_for", "refuse_for_shards", "unwrapped"]
 
 Draw: TypeAlias = Callable[[Sequence[torch.Size]], list[Tensor]]
 """Draws noise for the given shapes, one of every trainable parameter in their order."""
@@ -202,6 +202,25 @@ def reduction_for(model: nn.Module, processes: Processes) -> Reduction:
     if any(True for _ in _fsdp_modules(model)):
         return Sharded(model, processes)
     return (Alone if processes.group is None else Replicated)(model, processes)
+
+
+def refuse_for_shards(*, mixing: bool, run_dir: bool) -> None:
+    """Refuse what needs whole parameters where processes keep parts of them.
+
+    Args:
+        mixing: whether weights are mixed.
+        run_dir: whether checkpoints are written.
+    """
+    if mixing:
+        raise UnsoundConfiguration(
+            "mixing is drawn by one process for whole parameters, and these are sharded; use "
+            "DistributedDataParallel, or leave mixing out of the plan"
+        )
+    if run_dir:
+        raise UnsoundConfiguration(
+            "run_dir holds whole models, and this one is sharded; leave run_dir out, count steps "
+            "with SharedLedger and save weights by torch.distributed.checkpoint"
+        )
 
 
 def _trainable(model: nn.Module) -> dict[str, Tensor]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from taut import _validate
 from taut.noise import LpIntersection
-from taut.training._clipping import RowClipping
+from taut.training._clipping import EntryBlock, RowClipping
+from taut.training._masks import Masks
+from taut.training._records import vanishing
 
 __all__ = ["L2LInfClip"]
 
@@ -59,16 +62,37 @@ class L2LInfClip(RowClipping):
         if not isinstance(self.exact, bool):
             raise _validate.WrongType(f"exact must be True or False, got exact={self.exact!r}")
 
+    @classmethod
+    def spread_over(cls, norm: float, spread: float = 100.0, *, exact: bool = False) -> Self:
+        """Return the clipping after which a gradient of full length fills `spread` entries.
+
+        Args:
+            norm: bound on the l2 norm.
+            spread: at least 1; the bound on entries is norm / sqrt(spread).
+            exact: as above.
+        """
+        if not _validate.positive(spread=spread) >= 1:
+            raise ValueError(f"spread must be at least 1, got spread={spread!r}")
+        return cls(norm, _validate.positive(norm=norm) / math.sqrt(spread), exact)
+
+    @property
+    def entry_blocks(self) -> tuple[EntryBlock, ...]:
+        return (EntryBlock(1, self.norm, self.entry_bound),)
+
     def clip_rows(self, rows: Tensor) -> Tensor:
         factors = self._factors(rows) if self.exact else self._shrinking(_lengths(rows))
         return (rows * factors[:, None]).clamp_(-self.entry_bound, self.entry_bound)
+
+    def sum_rows(self, rows: Tensor, masks: Masks | None = None) -> Tensor:
+        factors = self._factors(rows) if self.exact else self._shrinking(_lengths(rows))
+        clipped = rows.mul_(factors[:, None]).clamp_(-self.entry_bound, self.entry_bound)
+        return (clipped if masks is None else masks.cut(clipped)).sum(0)
 
     def sensitivity(self, names: Sequence[str], sizes: Sequence[int]) -> LpIntersection:
         return LpIntersection(sum(sizes), {2: self.norm, math.inf: self.entry_bound})
 
     def _shrinking(self, lengths: Tensor) -> Tensor:
-        tiny = torch.finfo(lengths.dtype).tiny
-        return (self.norm / lengths.clamp(min=tiny)).clamp_(max=1.0)
+        return (self.norm / lengths).clamp_(max=1.0)
 
     def _factors(self, rows: Tensor) -> Tensor:
         """Return t of the projection sign(v) min(t |v|, bound): one for rows that fit once cut.
@@ -88,14 +112,15 @@ class L2LInfClip(RowClipping):
                 break
             count = arrived
             room = (self.norm**2 - arrived.to(size.dtype) * self.entry_bound**2).clamp_(min=0.0)
-            rest = _lengths(size * free)
-            further = room.sqrt() / rest.clamp(min=torch.finfo(rest.dtype).tiny)
-            found = torch.where(rest > 0, torch.maximum(found, further), found).clamp_(max=1.0)
+            left = size * free
+            further = torch.maximum(found, room.sqrt() / _lengths(left))
+            found = torch.where(left.any(1), further, found).clamp_(max=1.0)
         factors[fits] = 1.0
         factors[todo] = found
         return factors
 
 
 def _lengths(rows: Tensor) -> Tensor:
+    """Return lengths that are too long rather than too short, where squares vanish."""
     lengths: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return lengths
+    return lengths + math.sqrt(vanishing(rows.dtype, rows.shape[1]))

@@ -19,12 +19,14 @@ from taut import _validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import Blocks, Provenance, Subspaces, optimal_gaussian, public_subspaces
 from taut.training._basis_noise import Basis, BasisNoise
-from taut.training._clipping import RowClipping
-from taut.training._records import MOST_ROW_BYTES
+from taut.training._clipping import EntryBlock, RowClipping
+from taut.training._masks import Masks
+from taut.training._records import MOST_ROW_BYTES, vanishing
 from taut.training._subspace_files import from_json, read_subspaces, to_json, write_subspaces
 
 __all__ = ["HybridClip"]
 
+_CUT_AT = 3.0  # deviations of the entries of a random direction
 _SLACK = 1e-3  # of a squared length: far above what single precision loses in differences of them
 _LEAK_IN, _LEAK_OUT, _ALLOWED = 1e-5, 1e-6, 5e-5  # see _check_resolution
 
@@ -38,15 +40,23 @@ class HybridClip(RowClipping):
             `model.named_parameters()`; or the path of a file with some, see `saved`.
         bounds: the largest l2 norm in every block of the subspaces; that of the complement is last.
         importance: how much noise in a block counts, one each by default.
+        entry_bounds: the largest magnitude of a single coordinate in every block, for steps that
+            sample coordinates (`TwiceSampling`). In the subspaces these are coordinates in a basis
+            that was turned at random, from a public seed, since a few principal directions hold
+            nearly everything; in the complement they are those of the model.
         sha256: the `digest` that the subspaces must have.
 
     Noise is of least total variance: sigma_j^2 = z^2 c_j A / sqrt(r_j) in each of the r_j
     directions of a block, A = sum c_j sqrt(r_j). It has more variance in small blocks, which hold
     most of the signal: weigh them by `importance`, and compare before choosing.
 
-    The complement is never written out. With coefficients a = V^T g of a gradient and clipping
-    factors f_j, t, a clipped gradient is V(f a) + t (g - V a), so that the sum over examples is
-    that of t g and V times that of (f - t) a.
+    With bounds on entries, the residual g - V a is clipped as a vector of all d coordinates, in l2
+    and then entry by entry, masked, and summed; the sum and its noise are projected onto the
+    complement at the end. It costs a second product with the basis.
+
+    Otherwise the complement is never written out. With coefficients a = V^T g of a gradient and
+    clipping factors f_j, t, a clipped gradient is V(f a) + t (g - V a), so that the sum over
+    examples is that of t g and V times that of (f - t) a.
 
     **Guarantee**: adding or removing one example changes the sum of clipped gradients by a member
     of `taut.noise.Blocks` in the basis of the subspaces; sum c_j^2 / sigma_j^2 <= 1 / z^2 (Xiao,
@@ -76,6 +86,7 @@ class HybridClip(RowClipping):
     subspaces: Subspaces
     bounds: tuple[float, ...]
     importance: tuple[float, ...] | None
+    entry_bounds: tuple[float, ...] | None
     _basis: Basis
     _file: str | None
 
@@ -85,15 +96,18 @@ class HybridClip(RowClipping):
         bounds: Sequence[float],
         *,
         importance: Sequence[float] | None = None,
+        entry_bounds: Sequence[float] | None = None,
         sha256: str | None = None,
     ) -> None:
         spaces = _as_subspaces(subspaces)
         weights = None if importance is None else _per_block(importance, spaces, "importance")
+        entries = None if entry_bounds is None else _per_block(entry_bounds, spaces, "entry_bounds")
         values = {
             "subspaces": spaces,
             "bounds": _per_block(bounds, spaces, "bounds"),
             "importance": weights,
-            "_basis": Basis(spaces.basis),
+            "entry_bounds": entries,
+            "_basis": Basis((spaces if entries is None else spaces.rotated()).basis),
             "_file": os.fspath(subspaces) if isinstance(subspaces, str | os.PathLike) else None,
         }
         for name, value in values.items():
@@ -113,6 +127,7 @@ class HybridClip(RowClipping):
         *,
         provenance: Provenance | str,
         importance: Sequence[float] | None = None,
+        spread: float | None = None,
     ) -> Self:
         """Return a clipping for the principal subspaces of public gradients.
 
@@ -123,6 +138,9 @@ class HybridClip(RowClipping):
                 the public gradients in every block.
             provenance: ``"public"`` or ``"released"``.
             importance: as above.
+            spread: bound entries, so that a part of full length reaches over so many coordinates
+                of its block; over a ninth of them in blocks where that is fewer, so that entries
+                of a random direction are hardly cut.
         """
         whole = _validate.positive(norm=norm)
         rows = np.asarray(gradients)
@@ -137,7 +155,13 @@ class HybridClip(RowClipping):
         # A block where public gradients are nothing still needs a bound.
         lengths = np.maximum(lengths, 1e-2 * lengths.max())
         bounds = whole * lengths / np.linalg.norm(lengths)
-        return cls(spaces, [float(bound) for bound in bounds], importance=importance)
+        entries = None
+        if spread is not None:
+            most = _validate.positive(spread=spread)
+            filled = [max(min(most, rank / _CUT_AT**2), 1.0) for rank in spaces.ranks]
+            entries = [float(c / math.sqrt(n)) for c, n in zip(bounds, filled, strict=True)]
+        radii = [float(bound) for bound in bounds]
+        return cls(spaces, radii, importance=importance, entry_bounds=entries)
 
     def saved(self, path: str | os.PathLike[str]) -> Self:
         """Write the subspaces to a file; return a clipping whose JSON refers to it.
@@ -145,7 +169,9 @@ class HybridClip(RowClipping):
         A plan with large subspaces has to: small ones are part of its JSON.
         """
         write_subspaces(path, self.subspaces)
-        return type(self)(path, self.bounds, importance=self.importance)
+        return type(self)(
+            path, self.bounds, importance=self.importance, entry_bounds=self.entry_bounds
+        )
 
     # --- one step ------------------------------------------------------------------------------
 
@@ -156,14 +182,24 @@ class HybridClip(RowClipping):
 
     def clip_rows(self, rows: Tensor) -> Tensor:
         columns = self._basis.on(rows.dtype, rows.device)
+        if self.entry_bounds is not None:
+            within, rest = self._cut(rows)
+            kept = within @ columns.T
+            return kept if rest is None else kept + rest - (rest @ columns) @ columns.T
         found, inside, outside = self._factors(rows)
         kept = (found * inside) @ columns.T
         if outside is None:
             return kept
         return kept + outside[:, None] * (rows - found @ columns.T)
 
-    def sum_rows(self, rows: Tensor) -> Tensor:
-        """Return what the sum has beside gradients scaled as their residuals, and those."""
+    def sum_rows(self, rows: Tensor, masks: Masks | None = None) -> Tensor:
+        """Return what the sum has beside gradients scaled as their residuals, and those.
+
+        With bounds on entries: the sums of coordinates in the subspaces, and of residuals.
+        """
+        if self.entry_bounds is not None:
+            parts = [part for part in self._cut(rows) if part is not None]
+            return torch.cat([(p if masks is None else masks.cut(p)).sum(0) for p in parts])
         found, inside, outside = self._factors(rows)
         if outside is None:
             return (found * inside).sum(0)
@@ -172,7 +208,24 @@ class HybridClip(RowClipping):
     def restored(self, total: Tensor) -> Tensor:
         columns = self._basis.on(total.dtype, total.device)
         inside, outside = total[: self._basis.size], total[self._basis.size :]
+        if self.entry_bounds is not None and outside.numel():
+            inside = inside - outside @ columns
         return torch.addmv(outside, columns, inside) if outside.numel() else columns @ inside
+
+    def _cut(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return coordinates in the subspaces and residuals, each clipped in l2 and by entries."""
+        assert self.entry_bounds is not None
+        columns = self._basis.on(rows.dtype, rows.device)
+        lost = ~torch.linalg.vector_norm(rows, dim=1).square_().isfinite()
+        if bool(lost.any()):
+            rows = rows.masked_fill(lost[:, None], 0.0)
+        found = rows @ columns
+        rest = torch.addmm(rows, found, columns.T, alpha=-1.0) if self._has_complement else None
+        parts = [*found.split(list(self._inner), 1), *([] if rest is None else [rest])]
+        for part, bound, entry in zip(parts, self.bounds, self.entry_bounds, strict=True):
+            lengths = torch.linalg.vector_norm(part, dim=1)
+            part.mul_(_shrinking(lengths, bound, rows.shape[1])[:, None]).clamp_(-entry, entry)
+        return found, rest
 
     def _factors(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return coefficients, what they are multiplied with, and the factor of residuals."""
@@ -184,14 +237,14 @@ class HybridClip(RowClipping):
         parts = found.split(list(self._inner), 1)
         lengths = [torch.linalg.vector_norm(part, dim=1) for part in parts]
         inside = [
-            _shrinking(length, bound)[:, None].expand_as(part)
+            _shrinking(length, bound, rows.shape[1])[:, None].expand_as(part)
             for part, length, bound in zip(parts, lengths, self.bounds, strict=False)
         ]
         if not self._has_complement:
             return found, torch.cat(inside, 1), None
         rest = squares - torch.stack(lengths).square_().sum(0)
         rest = rest.clamp_(min=0.0).add_(squares, alpha=_SLACK).sqrt_()
-        outside = _shrinking(rest, self.bounds[-1]).masked_fill_(lost, 0.0)
+        outside = _shrinking(rest, self.bounds[-1], rows.shape[1]).masked_fill_(lost, 0.0)
         return found, torch.cat(inside, 1), outside
 
     # --- noise ---------------------------------------------------------------------------------
@@ -210,6 +263,26 @@ class HybridClip(RowClipping):
         scales = [float(least.scales[start]) for start in starts]
         self._check_resolution(scales, multiplier)
         return BasisNoise(self._basis, self._inner, scales)
+
+    @property
+    def entry_blocks(self) -> tuple[EntryBlock, ...] | None:
+        if self.entry_bounds is None:
+            return None
+        weights = self.importance or (1.0,) * len(self.bounds)
+        fields = zip(self.subspaces.ranks, self.bounds, self.entry_bounds, weights, strict=True)
+        return tuple(EntryBlock(*values) for values in fields)
+
+    def block_noise(
+        self,
+        names: Sequence[str],
+        sizes: Sequence[int],
+        scales: Sequence[float],
+        coordinate_rate: float,
+    ) -> BasisNoise:
+        self._check_dimension(sizes)
+        lengths = [bound / scale for bound, scale in zip(self.bounds, scales, strict=True)]
+        self._check_resolution(scales, 1 / math.hypot(*lengths))
+        return BasisNoise(self._basis, self._inner, scales, coordinate_rate)
 
     def _check_dimension(self, sizes: Sequence[int]) -> None:
         if sum(sizes) != self.subspaces.dimension:
@@ -258,6 +331,8 @@ class HybridClip(RowClipping):
 
     def __repr__(self) -> str:
         weights = "" if self.importance is None else f", importance={self.importance}"
+        if self.entry_bounds is not None:
+            weights += f", entry_bounds={self.entry_bounds}"
         return (
             f"HybridClip(subspaces of ranks {self.subspaces.ranks}, sha256 {self.digest[:12]}, "
             f"bounds={self.bounds}{weights})"
@@ -266,15 +341,18 @@ class HybridClip(RowClipping):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, HybridClip):
             return NotImplemented
-        mine, its = (self.bounds, self.importance), (other.bounds, other.importance)
+        mine = self.bounds, self.importance, self.entry_bounds
+        its = other.bounds, other.importance, other.entry_bounds
         return mine == its and self.digest == other.digest
 
     def __hash__(self) -> int:
-        return hash((self.subspaces.ranks, self.bounds, self.importance))
+        return hash((self.subspaces.ranks, self.bounds, self.importance, self.entry_bounds))
 
     def to_dict(self) -> dict[str, Any]:
+        entries = {} if self.entry_bounds is None else {"entry_bounds": list(self.entry_bounds)}
         return {
             "name": self.name,
+            **entries,
             "bounds": list(self.bounds),
             "importance": None if self.importance is None else list(self.importance),
             "subspaces": self._file or to_json(self.subspaces),
@@ -282,8 +360,10 @@ class HybridClip(RowClipping):
         }
 
 
-def _shrinking(lengths: Tensor, bound: float) -> Tensor:
-    return (bound / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)).clamp_(max=1.0)
+def _shrinking(lengths: Tensor, bound: float, numbers: int) -> Tensor:
+    # A length of so many numbers may be too short, since squares of short ones vanish.
+    least = math.sqrt(vanishing(lengths.dtype, numbers))
+    return (bound / (lengths + least)).clamp_(max=1.0)
 
 
 def _as_subspaces(given: Any) -> Subspaces:

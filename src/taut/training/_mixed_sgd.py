@@ -57,6 +57,7 @@ class MixedSGD(Optimizer):
         self._width = mixing.width * _validate.positive(unit=unit) * _ROUNDING
         self._generator = generator
         self._processes = Processes() if processes is None else processes
+        self._processes.check_same("mixing and the unit of its width", (repr(mixing), unit))
         for parameter in self._trainable():
             if parameter.dtype not in (torch.float32, torch.float64):
                 raise UnsoundConfiguration(
@@ -68,6 +69,8 @@ class MixedSGD(Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Replace every trainable parameter by its next state, and forget its gradient.
 
+        Gradients are forgotten also if there is no step.
+
         Raises:
             UnsoundConfiguration: if a trainable parameter has no gradient: unmixed, it would show
                 what the others hide.
@@ -76,6 +79,14 @@ class MixedSGD(Optimizer):
             raise UnsoundConfiguration(
                 "closure would evaluate the loss again, at a cost of its own; leave it out"
             )
+        try:
+            self._move_all()
+        finally:
+            # With the gradient and the new state at hand, anybody could undo the mixing.
+            for parameter in self._trainable():
+                parameter.grad = None
+
+    def _move_all(self) -> None:
         for parameter in self._trainable():
             if parameter.grad is None:
                 raise UnsoundConfiguration(
@@ -83,13 +94,13 @@ class MixedSGD(Optimizer):
                     "gradient in this step; freeze it before training is made private"
                 )
         rates = [_rate(group, self._width) for group in self.param_groups]
+        # States that differ by more than rounding, mixed by the same draws, would give these away.
+        self._processes.check_same("learning rates", rates)
         draws = iter(self._draws())
         for group, rate in zip(self.param_groups, rates, strict=True):
             for parameter in group["params"]:
                 if parameter.requires_grad:
                     self._move(parameter, rate, next(draws))
-                    # With the gradient and the new state at hand, anybody could undo the mixing.
-                    parameter.grad = None
 
     def _move(self, parameter: Tensor, rate: float, drawn: Tensor) -> None:
         """Take the step of one parameter; `drawn` is uniform on [-1/2, 1/2], and is used up."""

@@ -14,8 +14,9 @@ __all__ = ["fill_normal"]
 _CHUNK = 1 << 16  # pairs: large enough to hide the calls, small enough for the cache
 _THIN = 1 << 12  # radius words below this get further bits: the tail must not end at 6.7 deviations
 
-_LEAST = {kind: 2.0**20 * torch.finfo(kind).tiny for kind in (torch.float32, torch.float64)}
-"""Deviations from which on all but the smallest draws are normal numbers of the format."""
+_LEAST = {kind: 2.0**66 * torch.finfo(kind).tiny for kind in (torch.float32, torch.float64)}
+"""Deviations from which on all but the smallest draws are normal numbers of the format, and so are
+the factors that scale the longest gradients down to what such noise hides."""
 
 
 def fill_normal(out: Tensor, scale: float, source: RandomSource) -> Tensor:

@@ -12,17 +12,18 @@ from typing import Any
 from taut import _validate
 from taut._rounding import round_down, round_up
 from taut.accounting import Adjacency, PrivacyLoss, calibrate
-from taut.errors import InfeasibleBudget, UnsoundConfiguration
+from taut.errors import UnsoundConfiguration
 from taut.training._clipping import Clipping
 from taut.training._feasible import Target, check_feasible
 from taut.training._mixing import ModelMix, least_noise, mixing_of
-from taut.training._sampling import PoissonSampling, Sampling, positive_rate
+from taut.training._plan_arguments import batches_of, steps_of, two_of_promise
+from taut.training._sampling import Sampling, positive_rate
 from taut.training._step_noise import IndependentNoise, StepNoise
 
 __all__ = ["Plan"]
 
 SCHEMA = "taut.training-plan/1"
-_RECOMPUTED = 1.01  # by which factor bounds of mixed noise may differ between versions
+_RECOMPUTED = 1 + 1e-6  # by which factor a bound may differ where arithmetic does
 
 
 @dataclass(frozen=True, init=False)
@@ -102,9 +103,11 @@ class Plan:
             raise _validate.WrongType(
                 f"clipping must be a Clipping, got clipping={clipping!r}; try FlatClip(1.0)"
             )
-        self._set_batches(examples, batch_size, rate, sampling)
+        n, size, share, kind = batches_of(examples, batch_size, rate, sampling)
+        self._set(examples=n, batch_size=size, rate=share, sampling=kind)
         self._set_mixing(mixing, clipping)
-        self._set_steps(steps, epochs)
+        count = steps_of(steps, epochs, share)
+        self._set(sampling=kind.for_clipping(clipping), steps=count, epochs=count * share)
         limit = self.batch_size * math.sqrt(self.steps)
         if max_noise_multiplier is not None:
             limit = _validate.positive(max_noise_multiplier=max_noise_multiplier)
@@ -179,10 +182,11 @@ class Plan:
             1.0
         """
         noise = self.noise(sizes)
-        if not isinstance(noise, IndependentNoise):
+        if not isinstance(noise, IndependentNoise) or noise.coordinate_rate < 1:
             raise UnsoundConfiguration(
-                f"clipping={self.clipping!r} asks for noise in a basis, or for a bound that moves, "
-                "not for one scale per group; ask the plan for its noise"
+                f"clipping={self.clipping!r} with sampling={self.sampling!r} asks for noise in a "
+                "basis, for a bound that moves, or for masks, not for one scale per group; ask the "
+                "plan for its noise"
             )
         return list(noise.scales)
 
@@ -198,7 +202,7 @@ class Plan:
         names, counts = list(sizes), [_validate.positive_integer(size=n) for n in sizes.values()]
         if not names:
             raise ValueError("sizes must name at least one parameter, got an empty mapping")
-        return self.clipping.noise(names, counts, self.noise_multiplier)
+        return self.sampling.noise(self.clipping, names, counts, self.noise_multiplier)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -214,6 +218,10 @@ class Plan:
                 f"noise_multiplier={self.noise_multiplier:.4g} exceeds batch_size="
                 f"{self.batch_size:g}: one step is mostly noise even where all examples agree"
             )
+        setting = self.noise_multiplier, self.examples, self.steps, self.delta
+        comparison = self.sampling.comparison(*setting)
+        if comparison:
+            found.append(comparison)
         return (*self.mixing_notes(self.steps), *found)
 
     def mixing_notes(self, steps: int) -> tuple[str, ...]:
@@ -276,8 +284,8 @@ class Plan:
         except (KeyError, TypeError) as error:
             raise ValueError(f"malformed training plan: {error!r}") from None
         true = plan.loss.epsilon_bounds(plan.delta)
-        # Mixed noise has no lower bound; what is proven is the same whoever computes it.
-        least = true.lower if plan.mixing is None else true.upper / _RECOMPUTED
+        # Mixed noise and masks have no lower bound; what is proven is the same whoever computes it.
+        least = true.lower if true.lower > 0 else true.upper / _RECOMPUTED
         if least > plan.epsilon:
             raise UnsoundConfiguration(
                 f"the plan states epsilon={plan.epsilon!r} at delta={plan.delta!r}, but its steps "
@@ -305,59 +313,34 @@ class Plan:
                 f"adjacency={data['adjacency']!r} does not belong to sampling {sampling.name!r}"
             )
         epsilon = _validate.non_negative(epsilon=data["epsilon"])
+        size = _validate.positive(batch_size=data["batch_size"])
+        for expected in (rate * examples, sampling.expected_batch_size(examples)):
+            if not math.isclose(size, expected, rel_tol=1e-9):
+                raise ValueError(
+                    f"batch_size={size!r} does not fit rate={rate!r} and sampling={sampling!r}"
+                )
         self._set(
             examples=examples,
-            batch_size=_validate.positive(batch_size=data["batch_size"]),
+            batch_size=size,
             rate=rate,
             steps=steps,
             epochs=steps * rate,
             epsilon=epsilon,
             delta=_validate.below_one(delta=data["delta"]),
             noise_multiplier=_validate.positive(noise_multiplier=data["noise_multiplier"]),
-            clipping=Clipping.from_dict(data["clipping"]),
+            clipping=Clipping.from_dict(data["clipping"]).fitted(size),
             sampling=sampling,
             max_noise_multiplier=_validate.positive(limit=data["max_noise_multiplier"]),
             _answers=[(steps, epsilon)],
         )
+        sampling.check_clipping(self.clipping)
         self._set_mixing(mixing_of(data), self.clipping)
-        if not math.isclose(self.batch_size, sampling.expected_batch_size(examples), rel_tol=1e-9):
-            raise ValueError(f"batch_size={self.batch_size!r} does not fit rate={rate!r}")
 
     # --- how the plan is made ------------------------------------------------------------------
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
-
-    def _set_batches(
-        self, examples: int, batch_size: int | None, rate: float | None, sampling: Sampling | None
-    ) -> None:
-        n = _validate.positive_integer(examples=examples)
-        if (batch_size is None) == (rate is None):
-            raise ValueError(
-                f"give either batch_size or rate, got batch_size={batch_size!r} and rate={rate!r}"
-            )
-        if rate is not None:
-            share = positive_rate(rate=rate)
-            size = share * n
-        else:
-            size = float(_validate.positive_integer(batch_size=batch_size))
-            share = size / n
-            if size > n:
-                raise ValueError(
-                    f"batch_size must be at most examples={n}, got batch_size={batch_size!r}"
-                )
-        kind = PoissonSampling() if sampling is None else sampling
-        if not isinstance(kind, Sampling):
-            raise _validate.WrongType(
-                f"sampling must be a Sampling, got sampling={sampling!r}; try PoissonSampling()"
-            )
-        if kind.is_fitted and not math.isclose(kind.expected_batch_size(n), size, rel_tol=1e-9):
-            raise ValueError(
-                f"sampling={kind!r} contradicts a batch of {size:g} out of examples={n}; "
-                f"write {type(kind).__name__}() and the plan fits it"
-            )
-        self._set(examples=n, batch_size=size, rate=share, sampling=kind.fitted(n, share))
 
     def _set_mixing(self, mixing: ModelMix | None, clipping: Clipping) -> None:
         if mixing is not None:
@@ -369,16 +352,6 @@ class Plan:
             mixing.check(clipping, self.sampling)
         self._set(mixing=mixing)
 
-    def _set_steps(self, steps: int | None, epochs: float | None) -> None:
-        if (steps is None) == (epochs is None):
-            raise ValueError(f"give either steps or epochs, got steps={steps!r}, epochs={epochs!r}")
-        if epochs is not None:
-            # What rounding adds to a whole number of steps must not cost one more.
-            exact = _validate.positive(epochs=epochs) / self.rate * (1 - 1e-12)
-            steps = max(math.ceil(exact), 1)
-        count = _validate.positive_integer(steps=steps)
-        self._set(steps=count, epochs=count * self.rate)
-
     def _set_promise(
         self,
         epsilon: float | None,
@@ -387,18 +360,9 @@ class Plan:
         limit: float | None,
     ) -> None:
         """Solve for the one of the three that was not given."""
-        if [epsilon, delta, noise_multiplier].count(None) != 1:
-            raise ValueError(
-                "give two of epsilon, delta and noise_multiplier, got "
-                f"epsilon={epsilon!r}, delta={delta!r}, noise_multiplier={noise_multiplier!r}"
-            )
+        epsilon, delta, noise_multiplier = two_of_promise(epsilon, delta, noise_multiplier)
         if noise_multiplier is not None:
-            noise_multiplier = _validate.positive(noise_multiplier=noise_multiplier)
             self._set(noise_multiplier=noise_multiplier)
-        if epsilon is not None:
-            epsilon = _validate.positive(epsilon=epsilon)
-        if delta is not None:
-            delta = _positive_delta(delta)
         if epsilon is None:
             assert delta is not None
             epsilon = self.loss.epsilon(delta)
@@ -413,6 +377,7 @@ class Plan:
             self.sampling, self.examples, self.batch_size, self.steps, epsilon, delta, self.mixing
         )
         check_feasible(target, limit)
+        self._set(sampling=self.sampling.tuned(self.clipping, self.steps, epsilon, delta))
         if self.mixing is not None:
             noise = least_noise(self._loss_with, epsilon, delta)
         else:
@@ -427,13 +392,3 @@ class Plan:
         if self.mixing is not None:
             return self.mixing.loss(noise_multiplier, self.sampling, count)
         return self.sampling.loss(noise_multiplier, self.examples, count)
-
-
-def _positive_delta(delta: float) -> float:
-    level = _validate.below_one(delta=delta)
-    if level == 0:
-        raise InfeasibleBudget(
-            "no Gaussian noise keeps delta=0, however much of it; give a delta above 0, usually "
-            "well below 1 / examples"
-        )
-    return level

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,19 +19,18 @@ from taut.training._clipped_sum import VotingSum, clipped_sum
 from taut.training._clipping import Clipping
 from taut.training._copies import MeanOverCopies, OnCopies, check_copies
 from taut.training._distributed import Sharded, reduction_for, unwrapped
+from taut.training._fitting_noise import checked_noise
+from taut.training._masks import Masks
 from taut.training._materialised import LossFunction, Materialised, apply, batch_size
 from taut.training._optimizer_checks import check_parameters
 from taut.training._processes import Processes
-from taut.training._quantile_clip import CountedNoise, QuantileClip
+from taut.training._quantile_clip import CountedNoise
 from taut.training._records import Record
 from taut.training._self_check import check_examples, check_losses, sum_of_squares
-from taut.training._step_noise import IndependentNoise, StepNoise
-from taut.training._tape import NotExamples, Tape
+from taut.training._step_noise import StepNoise
+from taut.training._tape import Backend, NotExamples, Tape, tape_for
 
-__all__ = ["Backend", "PrivateGradient"]
-
-Backend: TypeAlias = Literal["auto", "bookkeeping", "materialised"]
-"""How per-example gradients are had: kept as factors, or written out by `torch.func`."""
+__all__ = ["PrivateGradient"]
 
 _LOG = logging.getLogger(__name__)
 _ROUNDING = 1 + 1e-4  # norms and sums in float32 are off by less
@@ -45,9 +44,10 @@ class PrivateGradient:
         clipping: what is done to one example's gradient.
         scales: the standard deviation of the noise in every group of the clipping;
         noise: or instead the noise of a plan, `plan.noise(sizes)`; needed if the bound changes from
-            step to step, as that of `QuantileClip` does.
-        expected_batch_size: what the noisy sum is divided by, whatever the batch holds.
-        generator: where noise comes from, by default the secure generator.
+            step to step, as that of `QuantileClip` does, or if coordinates are sampled.
+        expected_batch_size: what the noisy sum is divided by, whatever the batch holds. If the
+            noise is for sampled coordinates, their rate is a further divisor.
+        generator: where noise and masks come from, by default the secure generator.
         backend: "bookkeeping" records the model's layers and is the faster; "materialised" serves
             every model that `torch.func` does, through `accumulate_batch` alone; "auto" takes the
             first if all trainable parameters belong to layers that can be recorded, and changes to
@@ -114,22 +114,25 @@ class PrivateGradient:
         with self._reduction.whole() as parameters:
             self._names: dict[Tensor, str] = {p: name for name, p in parameters.items()}
             self._copies = _validate.positive_integer(copies=copies)
-            self._tape = _tape(self.model, backend, self._copies)
+            self._tape = tape_for(self.model, backend, self._copies)
         self._parameters: list[Tensor] = list(self._names)
         self.clipping = clipping
         groups = clipping.groups(list(self._names.values()))
-        self._step_noise = self._checked_noise(clipping, groups, scales, noise)
-        self._expected = _validate.positive(expected_batch_size=expected_batch_size)
-        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected)
-        settings = (repr(clipping), repr(self._step_noise), self._expected)
-        self.processes.check_same("clipping, noise and expected batch size", settings)
+        self._step_noise = self._noise_for(clipping, groups, scales, noise)
         self._called: Callable[..., Any] = self.model
         if self._copies > 1:
             self._called = OnCopies(self.model, self._copies)
         given = default_generator() if generator is None else generator
         if given.secure:
             given.bytes(1)  # a source that fails should do so before it is trusted
+        kept = self._step_noise.coordinate_rate
+        self._expected = _validate.positive(expected_batch_size=expected_batch_size) * kept
         self._generator = self._reduction.source(given)
+        self.masks = Masks(kept, self.processes.own(given)) if kept < 1 else None
+        """What samples coordinates, where the noise is for it; every process masks its rows."""
+        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected, self.masks)
+        settings = (repr(clipping), repr(self._step_noise), self._expected)
+        self.processes.check_same("clipping, noise and expected batch size", settings)
         self._to_check = self_check
         self._may_change = backend == "auto"
         self._materialised = Materialised(self.model, compile=compile, copies=self._copies)
@@ -331,9 +334,14 @@ class PrivateGradient:
                 "clipping cannot be exchanged within a logical batch; call finish() or discard() "
                 "first"
             )
+        if noise.coordinate_rate != self._step_noise.coordinate_rate:
+            raise UnsoundConfiguration(
+                f"noise is for coordinates sampled at {noise.coordinate_rate:g}, and masks are "
+                f"drawn at {self._step_noise.coordinate_rate:g}; give the noise of the plan"
+            )
         groups = clipping.groups(list(self._names.values()))
-        self._step_noise = self._checked_noise(clipping, groups, None, noise)
-        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected)
+        self._step_noise = self._noise_for(clipping, groups, None, noise)
+        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected, self.masks)
         self.clipping = clipping
         self.processes.check_same("clipping and noise", (repr(clipping), repr(noise)))
 
@@ -371,43 +379,12 @@ class PrivateGradient:
             device=self._sum.device,
         )
 
-    def _checked_noise(
+    def _noise_for(
         self,
         clipping: Clipping,
         groups: Sequence[int],
         scales: Sequence[float] | None,
         noise: StepNoise | None,
     ) -> StepNoise:
-        """Return the noise that was asked for, if it fits model and clipping."""
-        if (scales is None) == (noise is None):
-            raise ValueError("give either scales or noise")
-        if noise is None:
-            assert scales is not None
-            noise = IndependentNoise(tuple(scales), tuple(groups))
-        if isinstance(clipping, QuantileClip) != isinstance(noise, CountedNoise):
-            raise UnsoundConfiguration(
-                f"{type(noise).__name__} is not the noise of clipping={clipping!r}; give the "
-                "noise of a plan with this clipping, noise=plan.noise(sizes)"
-            )
-        noise.check(groups, [parameter.numel() for parameter in self._parameters])
-        if noise.needs_whole and self.is_sharded:
-            raise UnsoundConfiguration(
-                f"{type(noise).__name__} is drawn for all parameters at once, and these are "
-                "sharded; use DistributedDataParallel, or a clipping by groups"
-            )
-        return noise
-
-
-def _tape(model: nn.Module, backend: Backend, copies: int) -> Tape | None:
-    if backend not in ("auto", "bookkeeping", "materialised"):
-        raise ValueError(
-            f"backend must be 'auto', 'bookkeeping' or 'materialised', got backend={backend!r}"
-        )
-    if backend == "materialised":
-        return None
-    try:
-        return Tape(model, copies)
-    except UnsoundConfiguration:
-        if backend == "bookkeeping":
-            raise
-        return None
+        sizes = [parameter.numel() for parameter in self._parameters]
+        return checked_noise(clipping, groups, sizes, scales, noise, is_sharded=self.is_sharded)

@@ -25,6 +25,7 @@ __all__ = [
     "merged",
     "parts_of",
     "squared_lengths",
+    "vanishing",
     "without",
 ]
 
@@ -144,7 +145,8 @@ class OuterProduct(Record):
 
     def squared_norms(self) -> Tensor:
         if self.positions == 1 and not self.is_sparse:
-            return squared_lengths(self.left[:, 0]) * squared_lengths(self.right[:, 0])
+            left, right = squared_lengths(self.left[:, 0]), squared_lengths(self.right[:, 0])
+            return left * right + self._lost(left, right)
         return self._inner(self).sum((1, 2)).clamp_(min=0.0) + self.doubt()
 
     def inner(self, other: OuterProduct) -> Tensor:
@@ -202,12 +204,33 @@ class OuterProduct(Record):
 
         Roundings of an inner product add up like a random walk along its factors.
         """
-        lengths = squared_lengths(self.right)
-        if not self.is_sparse:
-            lengths = lengths * squared_lengths(self.left)
+        right = squared_lengths(self.right)
+        left = torch.ones_like(right) if self.is_sparse else squared_lengths(self.left)
         roundings = max(_DOUBT, math.sqrt(max(self.parameter.shape)))
-        doubt = roundings * torch.finfo(lengths.dtype).eps
-        return lengths.sqrt().sum(1).square() * doubt
+        doubt = (left * right).sqrt().sum(1).square() * (roundings * torch.finfo(right.dtype).eps)
+        return doubt + self._lost(left.sqrt().sum(1).square(), right.sqrt().sum(1).square())
+
+    def _lost(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return what a squared norm may lack because products of small factors vanished.
+
+        It is much where the other factors are huge. Gram matrices of n numbers are off by at most n
+        of the least normal numbers, also where smaller ones are taken for zero.
+
+        Args:
+            left: the squared sum over positions of the lengths of left factors.
+            right: the same of right factors.
+        """
+        p, d = self.parameter.shape
+        lost = (d * left if self.is_sparse else d * left + p * right) * torch.finfo(
+            right.dtype
+        ).tiny
+        if bool(left.all()) and bool(right.all()):
+            return lost
+        # Examples without a gradient lack nothing: that of another must not seem to reach them.
+        is_there = self.right.flatten(1).any(1)
+        if not self.is_sparse:
+            is_there &= self.left.flatten(1).any(1)
+        return torch.where(is_there, lost, 0.0)
 
 
 class Blocks(Record):
@@ -315,6 +338,11 @@ def squared_lengths(vectors: Tensor) -> Tensor:
     """Return the squared l2 norms along the last axis."""
     lengths: Tensor = torch.linalg.vector_norm(vectors, dim=-1)
     return lengths.square()
+
+
+def vanishing(dtype: torch.dtype, numbers: int) -> float:
+    """Return what the sum of the squares of so many numbers may lack because squares vanished."""
+    return numbers * torch.finfo(dtype).tiny
 
 
 def without(values: Tensor, examples: Tensor) -> Tensor:

@@ -63,6 +63,7 @@ class RunState:
             "refresh": None if self.refresh is None else self.refresh.state_dict(),
             "loader": json.dumps(self.processes.gathered(self.loader.state_dict())),
             "noise": json.dumps(self.noise.state_dict()) if seeded else None,  # type: ignore[attr-defined]
+            "masks": self._states_of_masks() if seeded else None,
             "torch": self.processes.gathered(torch.get_rng_state()) if seeded else None,
         }
 
@@ -109,7 +110,15 @@ class RunState:
         if saved["noise"] is not None and isinstance(self.noise, SeededForExperiments):
             self.noise.load_state_dict(json.loads(saved["noise"]))
             torch.set_rng_state(saved["torch"][self.processes.rank])
+            if self.gradient.masks is not None and saved.get("masks") is not None:
+                self.gradient.masks.load_state_dict(json.loads(saved["masks"])[self.processes.rank])
         return int(saved["step"])
+
+    def _states_of_masks(self) -> str | None:
+        """Return where every process's masks stand; alone they share the noise's source."""
+        if self.gradient.masks is None or self.processes.group is None:
+            return None
+        return json.dumps(self.processes.gathered(self.gradient.masks.state_dict()))
 
     def _own(self, states: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the state of this process's loader."""

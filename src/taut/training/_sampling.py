@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,10 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
 from taut.training._geometric import geometric_gaps
 from taut.training._strategy import Strategy
+
+if TYPE_CHECKING:
+    from taut.training._clipping import Clipping
+    from taut.training._step_noise import StepNoise
 
 __all__ = ["FixedSizeSampling", "Indices", "PoissonSampling", "Sampling"]
 
@@ -75,6 +79,33 @@ class Sampling(Strategy):
     def loss(self, noise_multiplier: float, examples: int, steps: int) -> PrivacyLoss:
         """Return the loss of `steps` steps; here every step draws afresh, so losses add."""
         return steps * self.step_loss(noise_multiplier, examples)
+
+    # --- with a clipping; most samplings take any ----------------------------------------------
+
+    def for_clipping(self, clipping: Clipping) -> Self:
+        """Return the sampling with what its loss has to know about the clipping.
+
+        Raises:
+            UnsoundConfiguration: if the loss does not hold for such gradients.
+        """
+        return self
+
+    def check_clipping(self, clipping: Clipping) -> None:
+        """Refuse a clipping that the loss was not computed for."""
+
+    def tuned(self, clipping: Clipping, steps: int, epsilon: float, delta: float) -> Self:
+        """Return the sampling with what makes noise for a promise least; the loss is computed."""
+        return self
+
+    def noise(
+        self, clipping: Clipping, names: Sequence[str], sizes: Sequence[int], multiplier: float
+    ) -> StepNoise:
+        """Return the noise of one step at a noise multiplier."""
+        return clipping.noise(names, sizes, multiplier)
+
+    def comparison(self, noise_multiplier: float, examples: int, steps: int, delta: float) -> str:
+        """Return what another plan of the same cost would promise, if a reader should know."""
+        return ""
 
     def batches(self, examples: int, generator: RandomSource | None = None) -> Iterator[Indices]:
         """Yield batches without end; here every one is drawn afresh."""

@@ -29,6 +29,9 @@ class StepNoise(ABC):
     needs_whole: ClassVar[bool] = False
     """Whether all parameters must be asked for at once, so that shards of them cannot be."""
 
+    coordinate_rate: float = 1.0
+    """The probability with which coordinates of clipped gradients take part, for which it is."""
+
     @abstractmethod
     def check(self, groups: Sequence[int], sizes: Sequence[int]) -> None:
         """Refuse a model with these groups and sizes of parameters, if the noise is for another."""
@@ -53,10 +56,13 @@ class IndependentNoise(StepNoise):
     Args:
         scales: the standard deviation in every group.
         groups: the group of every parameter.
+        coordinate_rate: with which probability a coordinate of a clipped gradient takes part, where
+            the noise is for such sums alone.
     """
 
     scales: tuple[float, ...]
     groups: tuple[int, ...]
+    coordinate_rate: float = 1.0
 
     def __post_init__(self) -> None:
         scales = tuple(_validate.non_negative(scales=scale) for scale in self.scales)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,10 @@ from taut.training._rules import Rule, rule_for
 from taut.training._state import State
 from taut.training._watch import watched
 
-__all__ = ["NotExamples", "Tape", "in_full_precision"]
+__all__ = ["Backend", "NotExamples", "Tape", "in_full_precision", "tape_for"]
+
+Backend: TypeAlias = Literal["auto", "bookkeeping", "materialised"]
+"""How per-example gradients are had: kept as factors, or written out by `torch.func`."""
 
 
 class NotExamples(UnsoundConfiguration):
@@ -234,6 +237,22 @@ class Tape:
                 "examples and their copies"
             )
         return record.folded(self._copies)
+
+
+def tape_for(model: nn.Module, backend: Backend, copies: int) -> Tape | None:
+    """Return a tape of the model, None if gradients are written out instead."""
+    if backend not in ("auto", "bookkeeping", "materialised"):
+        raise ValueError(
+            f"backend must be 'auto', 'bookkeeping' or 'materialised', got backend={backend!r}"
+        )
+    if backend == "materialised":
+        return None
+    try:
+        return Tape(model, copies)
+    except UnsoundConfiguration:
+        if backend == "bookkeeping":
+            raise
+        return None
 
 
 class _Open(torch.autograd.Function):

@@ -11,41 +11,38 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torch.utils.data import default_collate
 
 from taut import _validate
-from taut.errors import BudgetExceeded, UnsoundConfiguration
+from taut.errors import BudgetExceeded
 from taut.noise import RandomSource
 from taut.training._augmentation import Augment, Augmentation, examples_within
 from taut.training._batches import (
     LabelRange,
     check_finite,
-    check_outputs,
     inputs_and_targets,
-    probed,
 )
 from taut.training._callbacks import Callback, CSVLog, StepEnd
-from taut.training._distributed import unwrapped
+from taut.training._distributed import refuse_for_shards, unwrapped
 from taut.training._dropped import warn_of_dropped
 from taut.training._ema import MovingAverage
 from taut.training._evaluation import Evaluation, evaluate
 from taut.training._fetching import Collate
 from taut.training._loader import MicroBatch, PrivateLoader
-from taut.training._loader_checks import length
-from taut.training._materialised import LossFunction, apply
+from taut.training._materialised import LossFunction
 from taut.training._mixed_sgd import mixed
 from taut.training._optimizer_checks import optimizer_of, scheduler_of
-from taut.training._per_example_loss import per_example
 from taut.training._plan import Plan
-from taut.training._private_gradient import Backend, PrivateGradient
+from taut.training._private_gradient import PrivateGradient
 from taut.training._processes import Processes
 from taut.training._progress import Progress
 from taut.training._randomness import split
+from taut.training._recognised_loss import recognised
 from taut.training._recorded_passes import check_detached
 from taut.training._refresh import refresh_of, refuse_private
 from taut.training._run_files import RunFiles
 from taut.training._run_ledger import RunLedger
 from taut.training._run_state import RunState
+from taut.training._tape import Backend
 from taut.training._training_result import TrainingResult
 
 __all__ = ["PrivateTrainer"]
@@ -173,16 +170,8 @@ class PrivateTrainer:
         )
         """When the clipping was last refreshed and how long that took; None if it is fixed."""
         self._processes = self._gradient.processes
-        if plan.mixing is not None and self._gradient.is_sharded:
-            raise UnsoundConfiguration(
-                "mixing is drawn by one process for whole parameters, and these are sharded; use "
-                "DistributedDataParallel, or leave mixing out of the plan"
-            )
-        if run_dir is not None and self._gradient.is_sharded:
-            raise UnsoundConfiguration(
-                "run_dir holds whole models, and this one is sharded; leave run_dir out, count "
-                "steps with SharedLedger and save weights by torch.distributed.checkpoint"
-            )
+        if self._gradient.is_sharded:
+            refuse_for_shards(mixing=plan.mixing is not None, run_dir=run_dir is not None)
         self._files = RunFiles(
             run_dir,
             plan,
@@ -190,7 +179,7 @@ class PrivateTrainer:
             seconds=checkpoint_seconds,
             processes=self._processes,
         )
-        self._loading = {
+        self._loading: dict[str, Any] = {
             "max_physical_batch_size": examples_within(max_physical_batch_size, copies),
             "num_workers": num_workers,
             "collate_fn": collate_fn,
@@ -238,7 +227,7 @@ class PrivateTrainer:
             self.plan,
             steps=self.plan.steps,
             generator=self._sampling_bits,
-            **self._loading,  # type: ignore[arg-type]
+            **self._loading,
         )
         refuse_private(self._public, dataset)
         self._prepare(dataset)
@@ -305,25 +294,9 @@ class PrivateTrainer:
         """Find out about the loss function, from what the model says about a few examples."""
         if self._losses is not None:
             return
-        collate: Any = self._loading["collate_fn"] or default_collate
-        examples = probed(dataset, length(dataset), collate)
-        inputs, targets = inputs_and_targets(collate(examples), self.device)
-        check_finite(inputs)
-        state = [*self.model.named_parameters(), *self.model.named_buffers()]
-        versions = [tensor._version for _, tensor in state]
-        with torch.no_grad(), torch.random.fork_rng():
-            outputs = apply(self.model, inputs)
-        for (name, tensor), version in zip(state, versions, strict=True):
-            if tensor._version != version:
-                raise UnsoundConfiguration(
-                    f"the forward pass changed {name!r}: what a model remembers of examples is not "
-                    "covered by the noise; remove the layer that does it"
-                )
-        check_outputs(outputs)
-        labels = LabelRange(self._loss_fn, outputs)
-        labels.check(targets)
-        self._losses = per_example(self._loss_fn, outputs, targets, len(examples))
-        self._labels = labels
+        self._losses, self._labels = recognised(
+            self._loss_fn, self.model, dataset, self._loading["collate_fn"], self.device
+        )
 
     def _state(self, loader: PrivateLoader, ledger: RunLedger) -> RunState:
         return RunState(

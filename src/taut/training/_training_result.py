@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from taut import _validate
 from taut._rounding import round_down, round_up
 from taut.accounting import Adjacency, Bounds, MixingComparison, PrivacyLoss
 from taut.errors import UnsoundConfiguration
@@ -16,6 +17,7 @@ from taut.training._run_history import RunHistory
 __all__ = ["TrainingResult"]
 
 SCHEMA = "taut.training-result/1"
+_RECOMPUTED = 1 + 1e-6  # by which factor a bound may differ where arithmetic does
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,11 @@ class TrainingResult:
             text += "; ".join(notes) + "."
         if self.stopped_at_budget:
             text += f" Stopped at the budget after {self.steps} of {plan.steps} planned updates."
+        comparison = plan.sampling.comparison(
+            plan.noise_multiplier, plan.examples, self.counted_steps, plan.delta
+        )
+        if comparison:
+            text += f" For comparison: {comparison}."
         if not self.is_secure:
             text += " The noise came from a seed: this is an experiment, not a promise."
         return text
@@ -160,15 +167,18 @@ class TrainingResult:
 
         Raises:
             ValueError: if the schema or a field is unknown or malformed.
+            UnsoundConfiguration: if the loss is less than that of as many steps of the plan.
         """
         if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
             raise ValueError(f"not a training result: expected an object with schema {SCHEMA!r}")
         try:
             plan, loss = Plan.from_dict(data["plan"]), PrivacyLoss.from_dict(data["loss"])
+            counted = _validate.integer(counted_steps=data["counted_steps"])
+            _check_loss(loss, plan, counted)
             return cls(
                 plan=plan,
                 steps=int(data["steps"]),
-                counted_steps=int(data["counted_steps"]),
+                counted_steps=counted,
                 stopped_at_budget=bool(data["stopped_at_budget"]),
                 epsilon=loss.epsilon_bounds(plan.delta),
                 loss=loss,
@@ -184,3 +194,16 @@ class TrainingResult:
             return cls.from_dict(json.loads(text))
         except json.JSONDecodeError as error:
             raise ValueError(f"not valid JSON: {error}") from None
+
+
+def _check_loss(loss: PrivacyLoss, plan: Plan, counted: int) -> None:
+    """Refuse a loss that is less than what the counted steps of the plan cost."""
+    cost = plan.loss_at(counted)
+    if loss == cost:
+        return
+    stated, true = loss.epsilon(plan.delta), cost.epsilon(plan.delta)
+    if stated * _RECOMPUTED < true:
+        raise UnsoundConfiguration(
+            f"the result states epsilon={stated!r} at delta={plan.delta!r}, but {counted} steps of "
+            f"its plan cost {true!r}; it was changed by hand"
+        )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +41,7 @@ LARGEST_TABLE = 2**12
 """The same where sums at all orders up to the largest are needed."""
 
 _BLOCK = 2**17  # terms worked on at a time: about what a cache holds
+_KEPT = 2050  # largest order whose binomials are kept: some 17 MB
 _STRIP = 32  # orders worked on at a time, so that half of the square table is never touched
 
 
@@ -66,6 +68,12 @@ def _log_binomials(orders: Orders, j: Orders) -> Vector:
     whole, part, rest = gammaln(a + 1.0), gammaln(j + 1.0), gammaln(np.maximum(a - j, 0) + 1.0)
     logs = np.where(j <= a, whole - part - rest, -math.inf)
     return rounded_up(logs, whole + part + rest)
+
+
+@lru_cache(maxsize=65)
+def _binomials_in_a_row(first: int, last: int) -> Vector:
+    """Return `_log_binomials` of consecutive orders, kept: tables ask for them again and again."""
+    return _log_binomials(np.arange(first, last + 1), np.arange(2, last + 1))
 
 
 def poisson_cumulants(rate: ArrayLike, base: Vector) -> Vector:
@@ -134,7 +142,11 @@ def log_sums(moments: Vector, orders: Orders) -> Vector:
     for start in range(0, orders.size, _STRIP):
         strip = orders[start : start + _STRIP]
         top = int(strip[-1]) - 1
-        logs = _log_binomials(strip, np.arange(2, top + 2))
+        first, last = int(strip[0]), int(strip[-1])
+        if last - first == strip.size - 1 and last <= _KEPT:
+            logs = _binomials_in_a_row(first, last)
+        else:
+            logs = _log_binomials(strip, np.arange(2, top + 2))
         rows = max(1, _BLOCK // logs.size)
         for first in range(0, moments.shape[0], rows):
             terms = logs + moments[first : first + rows, None, :top]

@@ -1,6 +1,8 @@
 """Fixed, public features of examples: computed once, before training, at no cost in privacy."""
 
 from taut.training.features._featurise import featurise
+from taut.training.features._leaves import dead_leaves
 from taut.training.features._scattering import Scattering2d
+from taut.training.features._whitening import PublicWhitening, SignedRoot
 
-__all__ = ["Scattering2d", "featurise"]
+__all__ = ["PublicWhitening", "Scattering2d", "SignedRoot", "dead_leaves", "featurise"]

@@ -50,7 +50,7 @@ def featurise(
     the examples themselves. A transform that was *fitted* on private examples breaks this: means
     and deviations of the training set, its principal components, a network trained on it. Use
     normalisation within each example (`taut.training.models.LinearProbe`), statistics of public
-    data, or pay for a private release of statistics and add its loss.
+    data (`PublicWhitening`), or pay for a private release of statistics and add its loss.
 
     Raises:
         UnsoundConfiguration: if features of an example change with the batch it is in, or the
