@@ -44,9 +44,10 @@ from taut.training.models import ResNet20, TanhCNN
 STEPS, WARM = 14, 4
 BARS = {"group": 1.1, "hybrid, k = 500": 2.0, "twice": 2.5, "mixing": 1.2}
 MOST_MEMORY = 2.0
-REMARK = """CPU time of one thread, the least of interleaved rounds. Hybrid clipping multiplies every
-gradient with its columns: 2 * batch * parameters * 500 operations, whatever the network. Beside a
-network that computes little with each of its parameters, such as this CNN, they weigh more."""
+REMARK = """CPU time of one thread, the least of interleaved rounds. Hybrid clipping multiplies
+every gradient with its columns: 2 * batch * parameters * 500 operations, whatever the network.
+Beside a network that computes little with each of its parameters, such as this CNN, they weigh
+more."""
 
 
 NETWORKS = {
