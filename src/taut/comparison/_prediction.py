@@ -141,8 +141,8 @@ def predict(
         ... )
         >>> sizes = {"body.weight": 5_000, "head.weight": 50}
         >>> table = predict(settings, sizes, arms=["plain", "group"])
-        >>> [(row.arm, round(row.noise_std, 3)) for row in table.arms]
-        [('plain', 0.366), ('group', 0.283)]
+        >>> print(*(f"{row.arm} {row.noise_std:.3f}" for row in table.arms))
+        plain 0.366 group 0.283
     """
     rows = None if public_gradients is None else public_rows(public_gradients, "public")
     if rows is not None and rows.shape[1] != sum(sizes.values()):
