@@ -45,7 +45,7 @@ class Announce(Callback):
         if event.step % max(event.steps // self.lines, 1) and event.step != event.steps:
             return
         accuracy = trainer.evaluate(self.held_out).accuracy or 0.0
-        spent = trainer.plan.epsilon_at(event.step)
+        spent = math.ceil(100 * trainer.plan.epsilon_at(event.step)) / 100  # never less than it is
         bar = "█" * round(10 * spent / EPSILON)
         say(
             f"step {event.step:3d}/{event.steps}  epsilon spent {spent:4.2f} of {EPSILON:g} "
@@ -75,6 +75,22 @@ def planned(epochs: float) -> Plan:
     )
 
 
+def forget(run_dir: Path) -> None:
+    """Remove an earlier run of the demo, and nothing else."""
+    if run_dir.exists() and any(run_dir.iterdir()) and not (run_dir / "plan.json").exists():
+        sys.exit(f"{run_dir} holds something else than a run; choose another --run-dir")
+    shutil.rmtree(run_dir, ignore_errors=True)
+
+
+def command() -> str:
+    """Return how the taut command is called from here."""
+    beside = Path(sys.executable).with_name("taut")
+    if shutil.which("taut") or not beside.exists():
+        return "taut"
+    here = Path.cwd()
+    return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)
+
+
 def main(arguments: Sequence[str] | None = None) -> float:
     """Plan, train, state the promise and write the report; return the accuracy."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -82,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
     parser.add_argument("--run-dir", type=Path, default=Path("build/demo"))
     parser.add_argument("--report", type=Path, default=Path("report"))
     chosen = parser.parse_args(arguments)
-    shutil.rmtree(chosen.run_dir, ignore_errors=True)
+    forget(chosen.run_dir)
     private, held_out = digits()
 
     console.rule("1. Plan: what is promised, before any image is looked at")
@@ -113,6 +129,13 @@ def main(arguments: Sequence[str] | None = None) -> float:
 
     console.rule("4. What that means")
     found = math.ceil(1000 * (1 - result.loss.tradeoff(fpr=0.05))) / 10  # a bound is rounded up
+    factor, odds = math.ceil(10 * math.exp(EPSILON)) / 10, round(1 / DELTA)
+    say(
+        "The model gives little away about any one image: had it been left out, whatever came of "
+        f"the training would have been at most {factor:.1f} times more or less likely (that is "
+        f"epsilon: e to the power of {EPSILON:g}), but for a chance of 1 in {odds:,} (that is "
+        "delta)."
+    )
     say(
         "Suppose somebody knows every other image, sees every step of the training, and wants to "
         "find out whether one particular image was used. If they wrongly accuse 5 of 100 images "
@@ -125,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
     console.rule("5. The report")
     say(
         f"Accuracy on {len(held_out)} images that were held out: {accuracy:.1%}. Open {where} in a "
-        f"browser. To compute the promise again: taut verify {chosen.report}/statement.json"
+        f"browser. To compute the promise again: {command()} verify {chosen.report}/statement.json"
     )
     return accuracy
 

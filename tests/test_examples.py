@@ -28,7 +28,18 @@ def test_demo_ends_with_a_promise_and_a_report(tmp_path, capsys):
     assert "epsilon spent" in printed
     assert re.search(r"certified 2\.99[0-9]* <= epsilon <= (2\.99|3\.0)", printed)
     assert "they recognise at most" in printed
+    assert "at most 20.1 times more or less likely" in printed
+    assert "a chance of 1 in 100,000" in printed
     assert "Handwritten digits" in (tmp_path / "report" / "index.html").read_text()
+
+
+def test_demo_removes_nothing_but_its_own_runs(tmp_path):
+    precious = tmp_path / "thesis.txt"
+    precious.write_text("years of work")
+    main = runpy.run_path(str(EXAMPLES / "demo.py"))["main"]
+    with pytest.raises(SystemExit, match="holds something else than a run"):
+        main(["--run-dir", str(tmp_path)])
+    assert precious.exists()
 
 
 def test_train_mnist_prints_a_promise_and_an_accuracy(tmp_path, monkeypatch, capsys):

@@ -10,7 +10,7 @@ from scipy.stats import norm
 import taut
 from taut.audit import Verdict, verify_statement
 from taut.audit._described_runs import shuffled_floor
-from taut.training import FixedSizeSampling, FlatClip, Plan, RunHistory, TrainingResult
+from taut.training import FixedSizeSampling, FlatClip, ModelMix, Plan, RunHistory, TrainingResult
 
 RUN = {
     "delta": 1e-5,
@@ -306,7 +306,7 @@ def test_words_beside_a_description_count():
         ("[]", "a statement is a JSON object, got list"),
         ('{"epsilon": 1, "epsilon": 2}', "the key 'epsilon' is given twice"),
         ({"schema": "taut.training-result/9"}, "knows taut.training-result/1"),
-        ({"schema": "taut.training-result/1"}, "malformed statement: KeyError('plan')"),
+        ({"schema": "taut.training-result/1"}, "malformed statement: it has no 'plan'"),
         ({"schema": "other"}, "schema 'other' is no statement"),
         ({"loss": 3, "epsilon": 1, "delta": 0}, "not a privacy loss"),
         ({"loss": POISSON.to_dict(), "delta": 0}, "has no 'epsilon'"),
@@ -345,6 +345,105 @@ def test_what_is_no_statement_is_refused(data, message):
     with pytest.raises(ValueError) as caught:  # noqa: PT011  the message is compared below
         verify_statement(data)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        (RUN | {"epsilon": 1.0, "sampler": ["poisson"]}, "sampler must be one of"),
+        ({**RUN, "epsilon": 1.0, "sampler": None}, "needs 'sampler'"),
+        ({key: RUN[key] for key in RUN if key != "delta"} | {"epsilon": 1.0}, "has no 'delta'"),
+        (
+            {"epsilon": 1.0, "delta": 1e-5, "noise_multiplier": 1, "sampler": "poisson"}
+            | {"rate": 5e-324, "steps": 1},
+            "rate must be greater than 0",
+        ),
+        (result().to_dict() | {"is_secure": "no"}, "is_secure must be true or false"),
+        (result().to_dict() | {"plan": None}, "malformed statement"),
+    ],
+)
+def test_hostile_files_are_refused(data, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        verify_statement(data)
+    for word in ("WrongType", "convert it", "TypeError"):
+        assert word not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "In short: ε ≈ 1.",
+        "It is (1.0, 1e-4) DP.",
+        "It is (1.0, 1e-4)–differentially private.",
+        "Epsilon is 1.",
+        "epsilon < 1.0",
+        "epsilon: 1",
+        "eps = 1",
+        "epsilon is at most 1",
+        "The model is 1.0-DP.",
+    ],
+)
+def test_every_way_to_claim_an_epsilon_counts(claim):
+    truth = result().to_dict()
+    found = verify_statement(truth | {"statement": f"{truth['statement']} {claim}"})
+    assert found.verdict is Verdict.WRONG
+    assert found.epsilon == 1.0
+    run = RUN | {"epsilon": 1.84, "statement": claim}
+    assert verify_statement(run).verdict is Verdict.WRONG
+
+
+def test_epsilons_of_comparisons_in_mixed_runs_are_no_claims():
+    mixed = result(mixing=ModelMix(1.0), epsilon=None, noise_multiplier=2.0, steps=3)
+    assert verify_statement(mixed.to_json()).verdict is Verdict.CERTIFIED
+
+
+def test_words_about_other_batches_or_people_are_wrong():
+    truth = result().to_dict()
+    words = truth["statement"]
+    shuffled = verify_statement(truth | {"statement": f"{words} Data are shuffled every epoch."})
+    assert shuffled.verdict is Verdict.WRONG
+    assert "sampler mismatch" in shuffled.findings[0]
+    fresh = verify_statement(truth | {"statement": f"{words} Batches are not shuffled."})
+    assert fresh.verdict is Verdict.CERTIFIED
+    users = words.replace("add_remove adjacency", "user-level adjacency")
+    assert verify_statement(truth | {"statement": users}).verdict is Verdict.WRONG
+
+
+def test_more_updates_than_planned_are_a_contradiction():
+    data = result(steps=50).to_dict()
+    data["plan"]["steps"] = 49
+    found = verify_statement(data)
+    assert "the model had 50 updates, its plan has 49" in found.findings
+
+
+def test_what_was_not_checked_is_named():
+    found = verify_statement(result().to_dict() | {"unit": "user"})
+    assert found.holds
+    assert found.findings == ("not checked: 'unit'",)
+
+
+def test_loss_and_description_in_one_statement_are_refused():
+    claim = RUN | {"epsilon": 0.0, "loss": taut.PrivacyLoss().to_dict()}
+    with pytest.raises(ValueError, match="both a loss and"):
+        verify_statement(claim)
+
+
+@pytest.mark.parametrize("sampler", ["shuffle", "Shuffled", "none", "fixed-size"])
+def test_loss_under_another_sampler_is_named(sampler):
+    claim = {"epsilon": 1.84, "delta": 1e-5, "loss": POISSON.to_dict()}
+    for same in ("poisson", {"name": "poisson", "rate": 0.01}, POISSON.terms[0][0].kind):
+        assert verify_statement(claim | {"sampler": same}).verdict is Verdict.CERTIFIED
+    found = verify_statement(claim | {"sampler": sampler})
+    assert found.verdict is Verdict.WRONG
+    assert found.findings[0].startswith("sampler mismatch")
+
+
+def test_infinities_have_words():
+    none = verify_statement(RUN | {"epsilon": 1.0, "delta": 0.0})
+    assert any("no finite epsilon at delta 0.0 can be claimed" in text for text in none.findings)
+    much = verify_statement(RUN | {"epsilon": "Infinity"})
+    assert "inf%" not in " ".join(much.findings)
 
 
 # --- what one epoch of shuffled batches surely costs ---------------------------------------------

@@ -1,5 +1,7 @@
 """The command as a whole: version, help, and the hint when its extra is missing."""
 
+import json
+import math
 import os
 import subprocess
 import sys
@@ -7,6 +9,7 @@ import sys
 import pytest
 
 import taut
+from taut.cli._page import json_numbers
 
 
 def test_version(run):
@@ -91,3 +94,37 @@ def test_missing_extra_is_named():
     completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert completed.returncode == 1
     assert completed.stderr == "The taut command needs an extra: pip install 'taut[cli]'\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("verify {0}/missing.json", "missing.json: No such file"),
+        ("verify {0}", "Is a directory"),
+        ("verify {0}/deep.json", "nested too deeply"),
+        ("noise {0}/deep.json --epsilon 1", "nested too deeply"),
+        ("epsilon --loss {0}/deep.json --delta 1e-5", "nested too deeply"),
+        ("noise {0}/bytes.csv --epsilon 1", "bytes.csv is not a text in UTF-8"),
+        ("train {0}/missing.toml", "missing.toml: No such file"),
+        (
+            "compare demo --epsilon 1 --delta 1e-5 --gradients 9 --batch-size 9 --config "
+            "{0}/bytes.csv",
+            "bytes.csv: not valid TOML",
+        ),
+        ("epsilon --sigma 1 --steps -5 --delta 1e-5", "steps must be at least 0, got steps=-5"),
+        ("calibrate --epsilon 1 --delta 0", "no Gaussian noise keeps --delta 0"),
+        ("calibrate --epsilon 1 --delta 1e-5 --steps 0", "--steps must be at least 1"),
+    ],
+)
+def test_mistakes_name_what_is_wrong(refusal, tmp_path, line, message):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\xff")
+    found = refusal(line.format(tmp_path))
+    assert message in found
+    assert "Errno" not in found
+
+
+def test_json_has_no_numbers_that_json_has_not():
+    data = {"a": [math.nan, math.inf, -math.inf, 1.5, 2, None, True]}
+    text = json.dumps(json_numbers(data), allow_nan=False)
+    assert json.loads(text) == {"a": [None, "Infinity", "-Infinity", 1.5, 2, None, True]}

@@ -112,4 +112,4 @@ def test_without_torch_the_extra_is_named(config):
         check=False,
     )
     assert completed.returncode == 2
-    assert completed.stderr == "Error: training needs PyTorch: pip install 'taut[torch]'\n"
+    assert completed.stderr == "Error: this needs PyTorch: pip install 'taut[torch]'\n"

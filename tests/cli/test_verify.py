@@ -69,7 +69,7 @@ def test_statement_from_standard_input():
     [
         (b"", "not valid JSON"),
         (b"\xff", "is not a text in UTF-8"),
-        (b'{"epsilon": 1}', "sampler must be one of"),
+        (b'{"epsilon": 1}', "needs 'sampler', one of"),
         (b'{"eps": 1}', "unknown key 'eps'"),
     ],
 )

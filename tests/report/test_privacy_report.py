@@ -16,6 +16,7 @@ from taut.errors import UnsoundConfiguration
 from taut.report import privacy_report
 from taut.report._document import inline_html, plain, unmarked
 from taut.report._evidence import evidence_of
+from taut.report._other_accounts import _fixed_grid
 from taut.report._sections import _beside_mixing, _released
 from taut.report._wording import assumptions, attack_sentence
 
@@ -470,3 +471,40 @@ def test_only_pages_need_matplotlib(monkeypatch, tmp_path):
         report.write(tmp_path / "none")
     assert not (tmp_path / "none").exists()
     assert report.to_markdown()
+
+
+def test_hopeless_noise_is_reported_and_named():
+    plan = Plan(
+        examples=300,
+        rate=1.0,
+        steps=2,
+        noise_multiplier=0.01,
+        delta=1e-3,
+        clipping=FlatClip(1.0),
+    )
+    report = privacy_report(result_of(plan))
+    assert report.epsilon.upper > 1e4
+    assert "at most e^" in report.statement  # the factor itself is beyond floats
+    assert "hardly a promise" in report.to_model_card()
+    assert "hardly a promise" not in privacy_report(result_of(CHEAP)).to_model_card()
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.01, 1e-6])
+def test_grid_that_cannot_hold_the_losses_is_left_out(sigma):
+    assert _fixed_grid(sigma, 0.1, 2, 1e-3) == []
+
+
+def test_exchanged_records_are_not_called_members():
+    plan = Plan(
+        examples=300,
+        batch_size=30,
+        steps=2,
+        noise_multiplier=5.0,
+        delta=1e-3,
+        clipping=FlatClip(1.0),
+        sampling=FixedSizeSampling(),
+    )
+    report = privacy_report(result_of(plan))
+    for text in (report.to_markdown(), report.to_html()):
+        assert "of exchanges are recognised" in text
+        assert not re.search("[Mm]embers", text)

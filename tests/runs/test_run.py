@@ -216,3 +216,49 @@ def test_a_run_killed_before_its_plan_was_written_begins(configured, folder):
     (folder / "run").mkdir()
     (folder / "run" / "config.toml").write_text(config.moved(folder / "run").to_toml())
     assert resume(folder / "run").result.steps == 6
+
+
+def rewritten(folder, **arrays):
+    with np.load(folder / "points.npz") as file:
+        np.savez(folder / "points.npz", **{**file, **arrays})
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        (
+            {"x_test": np.ones((50, 4))},
+            r"one x_test of shape \[4\], but one x_train",
+        ),
+        (
+            {"y_test": np.arange(50)},
+            "y_test holds labels from 0 to 49, but the model",
+        ),
+        ({"y_test": np.arange(50) - 1}, "y_test holds labels from -1"),
+    ],
+)
+def test_held_out_examples_are_checked_before_anything_is_spent(
+    configured, folder, arrays, message
+):
+    config = RunConfig.from_toml(configured())
+    rewritten(folder, **arrays)
+    with pytest.raises(ValueError, match=message):
+        train(config)
+    assert not (folder / "run").exists()
+
+
+def test_a_lost_checkpoint_does_not_cost_the_trained_model(configured, folder):
+    train(RunConfig.from_toml(configured()))
+    model = (folder / "run" / "model.pt").read_bytes()
+    (folder / "run" / "checkpoint.pt").unlink()
+    with pytest.raises(ValueError, match=r"lost its checkpoint\.pt"):
+        resume(folder / "run")
+    assert (folder / "run" / "model.pt").read_bytes() == model
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_a_damaged_plan_is_named(configured, folder, damage):
+    train(RunConfig.from_toml(configured()))
+    (folder / "run" / "plan.json").write_bytes(damage)
+    with pytest.raises(ValueError, match=r"plan\.json is damaged"):
+        resume(folder / "run")

@@ -13,7 +13,7 @@ from scipy.special import log_ndtr
 
 from taut import _validate
 from taut.accounting import Adjacency, PrivacyLoss, gaussian
-from taut.audit._stated import Stated, claimed_number
+from taut.audit._stated import Stated, claimed_delta, claimed_number
 from taut.audit._statement_words import disagreements, epsilons_in_words
 
 __all__ = ["read_described", "shuffled_floor"]
@@ -38,6 +38,7 @@ _USUAL = {
     "shuffle": Adjacency.ZERO_OUT,
     "none": Adjacency.ADD_REMOVE,
 }
+_LEAST_RATE = 1e-18  # an epoch then has as many steps as can be counted
 _SLACK = 1e-9  # relative: far above what rounding does to probabilities of the normal distribution
 
 
@@ -108,13 +109,20 @@ def read_described(data: Mapping[str, Any]) -> Stated:
     if mechanism not in ("dp-sgd", "gaussian"):
         raise ValueError(f"mechanism must be 'dp-sgd' or 'gaussian', got mechanism={mechanism!r}")
     sampler = data.get("sampler", "none" if mechanism == "gaussian" else None)
-    if sampler not in _USUAL:
+    if sampler is None:
+        raise ValueError(f"the statement needs 'sampler', one of {', '.join(_USUAL)}")
+    if not isinstance(sampler, str) or sampler not in _USUAL:
         raise ValueError(f"sampler must be one of {', '.join(_USUAL)}, got sampler={sampler!r}")
     adjacency = Adjacency(_relation(data.get("adjacency", _USUAL[sampler])))
     run = _run(data, sampler)
-    epsilon, delta = claimed_number(data, "epsilon"), _validate.below_one(delta=data.get("delta"))
+    epsilon, delta = claimed_number(data, "epsilon"), claimed_delta(data)
     words = str(data.get("statement", ""))
-    numbers: dict[str, float | str] = {"epsilon": epsilon, "delta": delta}
+    numbers: dict[str, float | str] = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "sampler": sampler,
+        "adjacency": str(adjacency),
+    }
     doubts: tuple[str, ...] = ()
     if sampler == "shuffle" and adjacency is Adjacency.ADD_REMOVE:
         doubts = (
@@ -194,8 +202,8 @@ def _batches(data: Mapping[str, Any], sampler: str) -> tuple[float, tuple[int, i
         return 1.0, None
     if "rate" in given and "batch_size" not in given:
         rate = _validate.probability(rate=data["rate"])
-        if rate == 0:
-            raise ValueError("rate must be greater than 0, got rate=0")
+        if rate < _LEAST_RATE:
+            raise ValueError(f"rate must be greater than 0, at least {_LEAST_RATE}, got {rate=!r}")
         return rate, None
     if given != {"batch_size", "examples"}:
         raise ValueError("the statement needs either 'rate', or 'batch_size' and 'examples'")

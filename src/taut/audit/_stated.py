@@ -10,7 +10,7 @@ from typing import Any
 from taut import _validate
 from taut.accounting import PrivacyLoss
 
-__all__ = ["Stated", "claimed_number"]
+__all__ = ["Stated", "claimed_delta", "claimed_number"]
 
 
 @dataclass(frozen=True)
@@ -55,3 +55,14 @@ def claimed_number(data: Mapping[str, Any], key: str) -> float:
     if value == "Infinity":
         return math.inf
     return _validate.non_negative(**{key: value})
+
+
+def claimed_delta(data: Mapping[str, Any]) -> float:
+    """Return the delta of a claim.
+
+    Raises:
+        ValueError: if it is missing, or not in [0, 1).
+    """
+    if "delta" not in data:
+        raise ValueError("the statement has no 'delta'; a claim needs epsilon and delta")
+    return _validate.below_one(delta=data["delta"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -166,14 +167,14 @@ def _findings(stated: Stated, bounds: Bounds, verdict: Verdict) -> list[str]:
         found += _mistaken(stated, bounds)
         if not stated.doubts:
             of = f" for batches drawn by {stated.sampler!r}" if stated.sampler else ""
-            found.append(
-                f"{round_up(bounds.upper, 6)} can be claimed{of}, {stated.loss.adjacency} adjacency"
-            )
+            best = round_up(bounds.upper, 6)
+            if bounds.upper == math.inf:
+                best = f"no finite epsilon at delta {stated.delta!r}"
+            found.append(f"{best} can be claimed{of}, {stated.loss.adjacency} adjacency")
     elif verdict is Verdict.LOOSE:
-        excess = stated.epsilon / bounds.upper - 1 if bounds.upper > 0 else float("inf")
-        found.append(
-            f"the claim is {excess:.0%} above what can be claimed: {round_up(bounds.upper, 6)}"
-        )
+        excess = stated.epsilon / bounds.upper - 1 if bounds.upper > 0 else math.inf
+        by = f"{excess:.0%} " if excess < math.inf else ""
+        found.append(f"the claim is {by}above what can be claimed: {round_up(bounds.upper, 6)}")
     return [*found, *stated.notes]
 
 
@@ -182,10 +183,11 @@ def _mistaken(stated: Stated, bounds: Bounds) -> list[str]:
     for what, loss in stated.others.items():
         other = loss.epsilon_bounds(stated.delta)
         if other.lower * (1 - _NEAR) <= stated.epsilon <= other.upper * (1 + _NEAR):
+            needed = f", for which {round_up(bounds.upper, 4)} is needed"
             return [
                 f"sampler mismatch: epsilon {stated.epsilon!r} is what {what} cost "
                 f"({round_up(other.upper, 4)}), but the statement says {stated.sampler!r} under "
-                f"{stated.loss.adjacency}, for which {round_up(bounds.upper, 4)} is needed"
+                f"{stated.loss.adjacency}{'' if stated.doubts else needed}"
             ]
     return []
 
@@ -195,6 +197,8 @@ def _parsed(text: str) -> Any:
         return json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
         raise ValueError(f"not valid JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("no statement: its JSON is nested too deeply") from None
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

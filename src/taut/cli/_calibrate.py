@@ -36,6 +36,13 @@ def calibrate(
     Example: taut calibrate --epsilon 3 --rate 0.01 --steps 10000 --delta 1e-5
     """
     with mistakes_explained():
+        if delta == 0:
+            raise ValueError(
+                "no Gaussian noise keeps --delta 0, however much of it; give a delta above 0, "
+                "usually well below 1 / (number of records)"
+            )
+        if steps == 0:
+            raise ValueError("--steps must be at least 1: a run without steps needs no noise")
         run = read_run(
             steps=steps, sampler=sampler, rate=rate, batch_size=batch_size, population=population
         )

@@ -25,7 +25,11 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     with mistakes_explained():
         known = {parameter.name for parameter in context.command.params}
         given = {}
-        for key, value in tomllib.loads(path.read_text(encoding="utf-8")).items():
+        try:
+            options = tomllib.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:  # of the encoding, or of TOML
+            raise ValueError(f"{path}: not valid TOML: {error}") from None
+        for key, value in options.items():
             name = key.replace("-", "_")
             if name not in known or name == "config":
                 raise ValueError(f"{path} sets {key!r}, which is no option of this command")

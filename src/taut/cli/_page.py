@@ -33,9 +33,18 @@ def mistakes_explained() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        print("Error: training needs PyTorch: pip install 'taut[torch]'", file=sys.stderr)
+        print("Error: this needs PyTorch: pip install 'taut[torch]'", file=sys.stderr)
         raise typer.Exit(MISTAKE) from None
-    except (TautError, ValueError, OSError, ImportError) as error:
+    except OSError as error:
+        # "[Errno 2] No such file or directory: 'x'" is not for people.
+        is_system = error.strerror is not None and error.filename is not None
+        text = f"{error.filename}: {error.strerror}" if is_system else str(error)
+        print(f"Error: {text}", file=sys.stderr)
+        raise typer.Exit(MISTAKE) from None
+    except RecursionError:
+        print("Error: the file is nested too deeply", file=sys.stderr)
+        raise typer.Exit(MISTAKE) from None
+    except (TautError, ValueError, ImportError) as error:
         print(f"Error: {error}", file=sys.stderr)
         raise typer.Exit(IN_USE if isinstance(error, RunInUse) else MISTAKE) from None
 
@@ -119,9 +128,11 @@ def print_rows(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def json_numbers(data: object) -> object:
-    """Return `data` with the string "Infinity" where JSON has no number, at any depth."""
+    """Return `data` with "Infinity" and null where JSON has no number, at any depth."""
     if isinstance(data, Mapping):
         return {key: json_numbers(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
         return [json_numbers(value) for value in data]
-    return "Infinity" if data == math.inf else data
+    if isinstance(data, float) and not math.isfinite(data):
+        return None if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
+    return data

@@ -57,7 +57,10 @@ def read_profile(path: Path) -> Profile:
         ValueError: if the file is neither, naming the line or key.
         OSError: if it cannot be read.
     """
-    text = path.read_text(encoding="utf-8-sig")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a text in UTF-8: {error}") from None
     if path.suffix.lower() == ".json":
         return _from_json(text, path)
     return _from_csv(text.splitlines(), path)

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import taut
+from taut import _validate
 
 
 class Sampler(StrEnum):
@@ -84,7 +85,7 @@ def read_run(
     _check_sampler_options(
         sampler, {"--rate": rate, "--batch-size": batch_size, "--population": population}
     )
-    steps = 1 if steps is None else steps
+    steps = 1 if steps is None else _validate.integer(steps=steps)
     if sampler is Sampler.POISSON and rate is not None:
         return Run(
             lambda sigma: taut.gaussian(sigma).poisson(rate=rate),

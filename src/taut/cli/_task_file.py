@@ -71,8 +71,11 @@ def _read(path: Path) -> Mapping[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError) as error:
-        raise ValueError(f"{path} is no .npz file of arrays: {error}") from None
+    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError):
+        # What NumPy says here is about pickles, and how to trust them.
+        raise ValueError(
+            f"{path} is no .npz file of plain arrays; write one with numpy.savez"
+        ) from None
     for name in _NEEDED:
         if name not in arrays:
             raise ValueError(f"{path} must hold {', '.join(_NEEDED)}; there is no {name!r}")

@@ -107,10 +107,11 @@ def _rounded_up(sigma: float, rate: float, half: str, level: float) -> tuple[int
     far = sigma * math.sqrt(2 * math.log(1 / cut))  # outside, the mass is below `cut`
     ends = np.array([-far, 1 + far])
     sign = 1.0 if half == "remove" else -1.0
-    losses = np.sort(sign * np.log1p(rate * np.expm1((2 * ends - 1) / (2 * sigma**2))))
+    with np.errstate(over="ignore"):
+        losses = np.sort(sign * np.log1p(rate * np.expm1((2 * ends - 1) / (2 * sigma**2))))
+    if not losses[1] - losses[0] <= GRID * _MOST_NODES:
+        return 0, np.empty(0), cut
     low, high = math.floor(losses[0] / GRID), math.ceil(losses[1] / GRID)
-    if high - low > _MOST_NODES:
-        return low, np.empty(0), cut
     with np.errstate(invalid="ignore", divide="ignore"):
         inside = np.expm1(sign * GRID * np.arange(low, high + 1)) + rate
         places = sigma**2 * np.log(inside / rate) + 0.5

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from taut.accounting import Adjacency
 from taut.report._findings import Findings
 from taut.report._svg import inline_svg
 
@@ -31,7 +32,9 @@ def tradeoff_plot(findings: Findings, alt: str) -> str:
         axes.plot([5], [at], color=_INK, marker="o", linestyle="", label="5 % false alarms")
         axes.set(
             xlabel="false alarms (%)",
-            ylabel="members found (%)",
+            ylabel="recognised (%)"
+            if findings.adjacency is Adjacency.REPLACE
+            else "members found (%)",
             xlim=(0, 100),
             ylim=(0, 100),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from taut._rounding import round_down
+from taut.accounting import Adjacency
 from taut.report._alternatives import Alternatives
 from taut.report._document import (
     Block,
@@ -82,6 +83,7 @@ def model_card_section(evidence: Evidence, findings: Findings, unit: str) -> Sec
 
 def _guarantee(evidence: Evidence, findings: Findings, unit: str) -> Section:
     epsilon = findings.epsilon
+    is_exchange = findings.adjacency is Adjacency.REPLACE
     cards = (
         ("ε, certified", f"≤ {at_most(epsilon.upper)}", f"at δ = {number(findings.delta)}"),
         (
@@ -91,11 +93,17 @@ def _guarantee(evidence: Evidence, findings: Findings, unit: str) -> Section:
             if epsilon.lower > 0
             else "nothing is known from below for such releases",
         ),
-        ("At 5 % false alarms", f"≤ {share(findings.found_at(0.05))}", "of members are found"),
+        (
+            "At 5 % false alarms",
+            f"≤ {share(findings.found_at(0.05))}",
+            "of exchanges are recognised" if is_exchange else "of members are found",
+        ),
         (
             "Attacker's advantage",
             f"≤ {share(findings.advantage)}",
-            "found minus falsely accused (total variation)",
+            "recognised minus false alarms (total variation)"
+            if is_exchange
+            else "found minus falsely accused (total variation)",
         ),
     )
     blocks: list[Block] = [Paragraph(promise(evidence, findings, unit)), Cards(cards)]
@@ -187,10 +195,23 @@ def _parameters(evidence: Evidence, findings: Findings) -> Table:
 
 
 def _attacks(findings: Findings) -> Section:
+    is_exchange = findings.adjacency is Adjacency.REPLACE
+    axes = (
+        "How often the best attacker recognises the second of two candidates, against how often "
+        "the first is taken for it."
+        if is_exchange
+        else "The share of members that the best attacker finds, against the share of others that "
+        "are falsely accused."
+    )
+    difference = (
+        "Exchanges recognised minus false alarms"
+        if is_exchange
+        else "Members found minus others accused"
+    )
+    chance = "which one is used" if is_exchange else "who takes part"
     alt = (
-        "The share of members that the best attacker finds, against the share of "
-        f"others that are falsely accused. {attack_sentence(findings)} The dotted diagonal is "
-        "guessing; everything above the curve is impossible."
+        f"{axes} {attack_sentence(findings)} The dotted diagonal is guessing; everything above the "
+        "curve is impossible."
     )
     rows = tuple(
         (f"{100 * rate:g} %", share(findings.found_at(rate)), f"{100 * rate:g} %")
@@ -206,9 +227,9 @@ def _attacks(findings: Findings) -> Section:
             frozenset({1, 2}),
         ),
         Paragraph(
-            f"Members found minus others accused is at most {share(findings.advantage)} for every "
+            f"{difference} is at most {share(findings.advantage)} for every "
             "attacker: the total variation distance, which is δ at ε = 0. If the toss of a coin "
-            f"decides who takes part, nobody tells how it fell in more than "
+            f"decides {chance}, nobody tells how it fell in more than "
             f"{share(0.5 + findings.advantage / 2)} of all cases."
         ),
     ]
@@ -274,7 +295,7 @@ def _course(evidence: Evidence, findings: Findings) -> Section:
         return Section("course", "Over the run")
     planned = None if evidence.plan is None else evidence.plan.epsilon
     alt = (
-        f"ε grows from {at_most(course[0].epsilon)} after {course[0].steps} steps to "
+        f"ε grows from {at_most(course[0].epsilon)} after the first step to "
         f"{at_most(course[-1].epsilon)} after {course[-1].steps}, fast at first and then ever "
         "more slowly."
     )

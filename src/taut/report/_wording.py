@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _DIGITS = 4
+_HARDLY = 20.0  # an epsilon from which on one outcome may be half a billion times as likely
 _NAMES = {
     Adjacency.ADD_REMOVE: "add/remove",
     Adjacency.ADD: "add",
@@ -111,7 +112,9 @@ def item_of(evidence: Evidence) -> str:
 def promise(evidence: Evidence, findings: Findings, unit: str) -> str:
     """Return the guarantee in one sentence."""
     epsilon = at_most(findings.epsilon.upper)
-    factor = at_most(math.exp(min(findings.epsilon.upper, 700.0)))
+    # Beyond, the factor leaves the range of floats.
+    is_countable = findings.epsilon.upper < 700
+    factor = at_most(math.exp(findings.epsilon.upper)) if is_countable else f"e^{epsilon}"
     what = "This training run" if evidence.plan is not None else "This release"
     extra = "" if findings.delta == 0 else f", but for a probability of {number(findings.delta)}"
     words = (
@@ -159,7 +162,16 @@ def plain_words(evidence: Evidence, findings: Findings, unit: str) -> str:
         f"{known}, sees all that is listed below, and has unlimited computers. If they "
         f"are willing to be wrong in 5 of 100 cases where the answer is no, they are right in at "
         f"most {found} of the cases where it is yes; who looks at nothing and guesses is right in "
-        f"5 %. No cleverer attack and no other data can raise that number."
+        f"5 %. No cleverer attack and no other data can raise that number.{_if_weak(findings)}"
+    )
+
+
+def _if_weak(findings: Findings) -> str:
+    if findings.epsilon.upper < _HARDLY:
+        return ""
+    return (
+        " **That is hardly a promise:** with an ε this large, some outcomes can give a member away "
+        "almost surely."
     )
 
 

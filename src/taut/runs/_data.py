@@ -44,7 +44,20 @@ def read_data(
             if name not in arrays:
                 raise ValueError(f"{source} has no array {name!r}; there are {_listed(arrays)}")
         pairs.append(_dataset(arrays[inputs], arrays[targets], section, source, classes=classes))
-    return pairs[0], pairs[1] if len(pairs) == 2 else None
+    train, held_out = pairs[0], pairs[1] if len(pairs) == 2 else None
+    if held_out is not None:
+        _check_alike(train, held_out, source)
+    return train, held_out
+
+
+def _check_alike(train: TensorDataset, held_out: TensorDataset, source: str) -> None:
+    """Refuse examples that the model could not be evaluated on, before anything is spent."""
+    for name, ours, theirs in zip("xy", train.tensors, held_out.tensors, strict=True):
+        if ours.shape[1:] != theirs.shape[1:]:
+            raise ValueError(
+                f"{source} has one {name}_test of shape {list(theirs.shape[1:])}, but one "
+                f"{name}_train of shape {list(ours.shape[1:])}"
+            )
 
 
 def _read(path: Path) -> Mapping[str, NDArray[np.generic]]:
@@ -53,9 +66,10 @@ def _read(path: Path) -> Mapping[str, NDArray[np.generic]]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile):
+        # What NumPy says here is about pickles, and how to trust them.
         raise ValueError(
-            f"[data] {path} is not a file of plain arrays; write one with numpy.savez: {error}"
+            f"[data] {path} is not a file of plain arrays; write one with numpy.savez"
         ) from None
     if "x" in arrays and "x_train" not in arrays:
         arrays = {

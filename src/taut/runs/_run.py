@@ -135,8 +135,8 @@ def resume(directory: str | os.PathLike[str], *, progress: bool = True) -> RunOu
     is only evaluated.
 
     Raises:
-        ValueError: if there is no run, or its configuration was changed so that it no longer
-            describes the run's plan.
+        ValueError: if there is no run, its files are damaged, or its configuration was changed so
+            that it no longer describes the run's plan.
         RunInUse: if another process trains there.
         UnsoundConfiguration: if the ledger was lost.
     """
@@ -151,11 +151,31 @@ def resume(directory: str | os.PathLike[str], *, progress: bool = True) -> RunOu
         raise ValueError(
             f"{place / 'config.toml'} is for a run in {config.directory}; go on with that"
         )
-    planned = place / "plan.json"
-    plan = Plan.from_json(planned.read_text(encoding="utf-8")) if planned.exists() else None
+    _check_trained_weights(place)
+    plan = _plan_in(place / "plan.json")
     if plan is not None:
         config.plan.check(plan)
     return _carried_out(_prepared(config, plan), progress=progress)
+
+
+def _check_trained_weights(place: Path) -> None:
+    """Refuse to replace what was trained by weights that saw nothing."""
+    is_there = {name: (place / name).exists() for name in ("model.pt", "checkpoint.pt")}
+    if (place / "ledger.jsonl").exists() and is_there["model.pt"] > is_there["checkpoint.pt"]:
+        raise ValueError(
+            f"{place} has lost its checkpoint.pt; going on would replace model.pt, which holds "
+            "what was trained; restore the checkpoint, or keep model.pt elsewhere"
+        )
+
+
+def _plan_in(path: Path) -> Plan | None:
+    """Return the plan of a run, None if it was killed before it had one."""
+    if not path.exists():
+        return None
+    try:
+        return Plan.from_json(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged; restore it from a copy: {error}") from None
 
 
 def _prepared(config: RunConfig, plan: Plan | None) -> PreparedRun:
@@ -168,6 +188,8 @@ def _prepared(config: RunConfig, plan: Plan | None) -> PreparedRun:
         torch.manual_seed(config.training.seed)
     _check_device(config.training.device)
     model = make_model(config.model, config.code, examples)
+    if held_out is not None and config.training.loss == "cross_entropy":
+        _check_labels(model, held_out)
     return PreparedRun(config, examples, held_out, model, plan)
 
 
@@ -244,6 +266,21 @@ def _scheduler(training: TrainingSection, steps: int) -> Callable[[Optimizer], L
     if training.schedule == "linear":
         return lambda optimizer: LinearLR(optimizer, 1.0, 1.0 / steps, total_iters=steps)
     return None
+
+
+def _check_labels(model: nn.Module, held_out: TensorDataset) -> None:
+    """Refuse labels of held-out examples that the model has no output for, before training."""
+    inputs, labels = held_out.tensors
+    with torch.no_grad(), torch.random.fork_rng():
+        outputs = model.eval()(inputs[:1])
+    if not isinstance(outputs, Tensor) or outputs.dim() < 2:
+        return
+    least, most, classes = int(labels.min()), int(labels.max()), outputs.shape[1]
+    if least < 0 or most >= classes:
+        raise ValueError(
+            f"[data] y_test holds labels from {least} to {most}, but the model has {classes} "
+            f"outputs: labels must be from 0 to {classes - 1}"
+        )
 
 
 def _check_device(device: str | None) -> None:

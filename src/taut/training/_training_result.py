@@ -116,7 +116,7 @@ class TrainingResult:
             f"Trained by private gradient descent: {self.counted_steps} steps with an expected "
             f"batch of {plan.batch_size:g} out of {plan.examples} examples ({self.sampler} "
             f"sampling), gradients of examples clipped by {plan.clipping!r}, Gaussian noise of "
-            f"multiplier {plan.noise_multiplier:.6g}. This is ({above}, {self.delta!r})-"
+            f"multiplier {round_down(plan.noise_multiplier, 6)}. This is ({above}, {self.delta!r})-"
             f"differentially private under {self.adjacency} adjacency, for whoever sees every "
             f"update; certified {below} <= epsilon <= {above} at delta={self.delta!r}."
         )
