@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noise.test_secure import Script
+from noise.words import Words
 from scipy import stats
 
 from taut.noise._discrete import (
@@ -174,16 +174,16 @@ def test_block_at_a_boundary_takes_more_bits():
     at = exact_boundaries(shape, 128, 3)[2]  # the end of block 2, the integer 1
     word, following = at >> 64, at & ((1 << 64) - 1)
     sampler = _sampler(shape)
-    assert sampler.draw(1, Script([word, following - 1])).tolist() == [1]
-    assert sampler.draw(1, Script([word, following + 1])).tolist() == [-2]
-    assert sampler.draw(1, Script([word - 1])).tolist() == [1]
-    assert sampler.draw(1, Script([word + 1])).tolist() == [-2]
+    assert sampler.draw(1, Words([word, following - 1])).tolist() == [1]
+    assert sampler.draw(1, Words([word, following + 1])).tolist() == [-2]
+    assert sampler.draw(1, Words([word - 1])).tolist() == [1]
+    assert sampler.draw(1, Words([word + 1])).tolist() == [-2]
 
 
 def test_support_does_not_end():
     top = (1 << 64) - 1
     sampler = _sampler(_Gaussian(Fraction(4)))
-    far = [abs(int(sampler.draw(1, Script([top] * n + [0]))[0])) for n in (2, 4, 8)]
+    far = [abs(int(sampler.draw(1, Words([top] * n + [0]))[0])) for n in (2, 4, 8)]
     assert 20 < far[0] < far[1] < far[2]
 
 
@@ -194,11 +194,11 @@ def test_open_block_of_many_integers_is_finished_exactly():
     at = exact_boundaries(shape, 128, 3)[2]  # the end of block 2, the integers 4 to 7
     word, following = at >> 64, at & ((1 << 64) - 1)
     place, top = 3, (1 << 64) - 1
-    accepted = Script([word, 0, following - 1, place, 0])
+    accepted = Words([word, 0, following - 1, place, 0])
     assert sampler.draw(1, accepted).tolist() == [7]
-    rejected = Script([word, 0, following - 1, place, top, 0, 2])
+    rejected = Words([word, 0, following - 1, place, top, 0, 2])
     assert sampler.draw(1, rejected).tolist() == [2]
-    mirrored = Script([word, 0, following + 1, place, 0])
+    mirrored = Words([word, 0, following + 1, place, 0])
     assert sampler.draw(1, mirrored).tolist() == [-8]
 
 
@@ -214,11 +214,11 @@ def test_acceptance_is_exact_at_the_mass_ratio():
         cut = int(mpmath.floor(ratio * 2**53))
         following = int(mpmath.floor((ratio * 2**53 - cut) * 2**64))
     draw = _sampler(shape).draw
-    assert draw(1, Script([0, acceptance(3, cut - 1), 0])).tolist() == [3]
-    assert draw(1, Script([0, acceptance(3, cut), following - 1])).tolist() == [3]
-    assert draw(1, Script([0, acceptance(3, cut), following + 1, 0, 1])).tolist() == [1]
+    assert draw(1, Words([0, acceptance(3, cut - 1), 0])).tolist() == [3]
+    assert draw(1, Words([0, acceptance(3, cut), following - 1])).tolist() == [3]
+    assert draw(1, Words([0, acceptance(3, cut), following + 1, 0, 1])).tolist() == [1]
     above = acceptance(3, min(cut + (1 << 15), (1 << 53) - 1))
-    assert draw(1, Script([0, above, 0, 1])).tolist() == [1]
+    assert draw(1, Words([0, above, 0, 1])).tolist() == [1]
 
 
 @settings(max_examples=50, deadline=None)

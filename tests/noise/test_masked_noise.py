@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -47,13 +47,14 @@ class TestAtOneOrder:
         prices = np.multiply(THREE.ranks, scales**2) / slopes
         np.testing.assert_allclose(prices, prices[0], rtol=1e-6)
 
-    @settings(max_examples=8)
+    @settings(max_examples=20)
     @given(
         ranks=st.lists(st.integers(10, 400), min_size=2, max_size=3),
         spread=st.sampled_from([1.0, 4.0, 9.0]),
         order=st.integers(2, 12),
         divergence=st.floats(0.01, 2.0),
     )
+    @example(ranks=[10, 10], spread=4.0, order=5, divergence=1.75)  # over a phase transition
     def test_no_other_solver_finds_less(self, ranks, spread, order, divergence):
         case = blocks(ranks, [1.0 / (1 + j) for j in range(len(ranks))], [spread] * len(ranks))
         bounds = zip(case.l2, case.linf, case.dimensions, strict=True)

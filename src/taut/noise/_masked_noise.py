@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 
 from taut import _validate
 from taut.accounting import PrivacyLoss, calibrate, renyi, twice_sampled_blocks
@@ -20,7 +20,8 @@ __all__ = ["MaskedBlocks", "MaskedNoise", "optimal_masked_noise"]
 Vector = NDArray[np.float64]
 
 _MOST_BLOCKS = 64  # beyond, the proportions without masks are kept
-_ROOT = 60
+_ORDERS = 60  # how far the best order is looked for
+_TINY = 5e-324
 _ROUGH = 1e-3
 
 
@@ -132,7 +133,7 @@ class MaskedBlocks:
             return math.inf if scales is None else self.total(scales)
 
         best = min((first - 1, first, first + 1), key=value)
-        for _ in range(_ROOT):
+        for _ in range(_ORDERS):
             nearer = min((best - 1, best + 1), key=value)
             if not value(nearer) < value(best):
                 break
@@ -162,17 +163,19 @@ class MaskedBlocks:
 
         def moved(t: Vector) -> tuple[Vector, Vector]:
             """Return the point on the boundary, and how its shift depends on the coordinates."""
-            low, high, shift = -math.inf, math.inf, 0.0
-            for _ in range(_ROOT):
-                value, slopes = curve(t + shift)
-                gap = math.log(value) - log_target
-                low, high = (shift, high) if gap > 0 else (low, shift)
-                step = -gap * value / slopes.sum()  # Newton, in the logarithm of the cumulant
-                shift += min(max(step, -4.0), 4.0)
-                if abs(step) < 1e-12:
-                    break
-                if not low < shift < high:
-                    shift = (low + high) / 2
+
+            def gap(shift: float) -> float:
+                return math.log(max(curve(t + shift)[0], _TINY)) - log_target
+
+            # More noise costs less. Newton's method would leap to and fro over the order's
+            # phase transition, so the root is bracketed.
+            low, high, reach = 0.0, 0.0, 0.5
+            while gap(low) < 0:
+                low, high, reach = low - reach, low, 2 * reach
+            while gap(high) > 0:
+                low, high, reach = high, high + reach, 2 * reach
+            shift = brentq(gap, low, high, xtol=1e-13, rtol=1e-14)
+            slopes = curve(t + shift)[1]
             return t + shift, -slopes / slopes.sum()
 
         def objective(t: Vector) -> tuple[float, Vector]:
