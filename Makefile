@@ -30,8 +30,8 @@ demo: $(READY) ## Train a private model of digits; its report lands in report/
 test: lint docs ## Lint, documentation, and all tests but the slow ones
 	@$(BIN)/python -m pytest -q -n auto
 
-test-all: lint docs ## The same with the slow tests
-	@$(BIN)/python -m pytest -q -n auto -m 'slow or not slow'
+test-all: lint docs ## The same with the slow tests, and more examples of each property
+	@HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n auto -m 'slow or not slow'
 
 lint: $(READY) ## Style, types and the direction of imports
 	@$(BIN)/ruff check

@@ -11,15 +11,6 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def test_accounting_tour_prints_bounds_and_saves_a_plot(tmp_path, capsys):
-    plot = tmp_path / "plots" / "delta.png"
-    runpy.run_path(str(EXAMPLES / "accounting_tour.py"))["main"](["--plot", str(plot)])
-    printed = capsys.readouterr().out
-    assert printed.count("<= epsilon <=") == 2
-    assert "certified epsilon" in printed
-    assert plot.read_bytes().startswith(b"\x89PNG")
-
-
 def test_demo_ends_with_a_promise_and_a_report(tmp_path, capsys):
     main = runpy.run_path(str(EXAMPLES / "demo.py"))["main"]
     arguments = ["--run-dir", str(tmp_path / "run"), "--report", str(tmp_path / "report")]

@@ -89,6 +89,7 @@ def test_violation_is_found(loop, plan):
     assert result.violations, str(result)
 
 
+@pytest.mark.slow
 def test_batch_that_is_kept_is_found():
     # It shows in rare runs, in which every step speaks for the canary.
     assert audited(OneBatch, RARE, trials=2_000).violations

@@ -205,6 +205,7 @@ def _masks_of(rank):
     return found, step.masks.state_dict()["seed"]
 
 
+@pytest.mark.slow
 def test_every_process_masks_its_own_rows():
     (first, one), (second, other) = in_processes(_masks_of)
     assert first == second
