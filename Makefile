@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 BENCH_VENV  := .venv-bench
 BENCH       ?= accounting
 BENCH_READY := $(BENCH_VENV)/.ready
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all lint format docs bench clean
@@ -27,7 +27,8 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## Train a private model of digits; its report lands in report/
 	@$(BIN)/python examples/demo.py
 
-test: lint docs ## Lint, documentation, and all tests but the slow ones
+test: $(READY) ## Lint, documentation, and all tests but the slow ones
+	@$(MAKE) --no-print-directory -j2 lint docs
 	@$(BIN)/python -m pytest -q -n auto
 
 test-all: lint docs ## The same with the slow tests, and more examples of each property

@@ -93,6 +93,7 @@ class TestAtOneOrder:
 
 
 class TestAtAPromise:
+    @pytest.mark.slow
     def test_few_full_coordinates_gain_most(self):
         noise = optimal_masked_noise(
             [5, 1000], l2=[1.0, 0.2], linf=[1.0, 0.02], record_rate=0.1, coordinate_rate=0.25,
@@ -108,6 +109,7 @@ class TestAtAPromise:
         )  # fmt: skip
         assert noise.total_variance == noise.proportional_variance
 
+    @pytest.mark.slow
     def test_weights_move_noise(self):
         arguments = {
             "l2": [1.0, 0.5], "linf": [0.5, 0.1], "record_rate": 0.1, "coordinate_rate": 0.5,

@@ -107,6 +107,7 @@ class TestHybrid:
         accounted = [e * s for e, s in zip(release.clip_infs, noise.scales, strict=True)]
         np.testing.assert_allclose(accounted, plan.clipping.entry_bounds, rtol=1e-12)
 
+    @pytest.mark.slow
     def test_promise_is_kept_with_the_least_noise(self):
         clipping = hybrid(self.DIMENSION, entry_bounds=[0.6, 0.4, 0.1])
         plan = plan_of(clipping, noise_multiplier=None, epsilon=3.0)
