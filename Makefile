@@ -6,6 +6,8 @@ READY  := $(VENV)/.ready
 BENCH_VENV  := .venv-bench
 BENCH       ?= accounting
 BENCH_READY := $(BENCH_VENV)/.ready
+# One more than there are cores: some tests wait for processes that they started.
+WORKERS     ?= $(shell echo $$(( $$($(PYTHON) -c 'import os; print(os.cpu_count())') + 1 )))
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
@@ -29,10 +31,10 @@ demo: $(READY) ## Train a private model of digits; its report lands in report/
 
 test: $(READY) ## Lint, documentation, and all tests but the slow ones
 	@$(MAKE) --no-print-directory -j2 lint docs
-	@$(BIN)/python -m pytest -q -n auto
+	@$(BIN)/python -m pytest -q -n $(WORKERS)
 
 test-all: lint docs ## The same with the slow tests, and more examples of each property
-	@HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n auto -m 'slow or not slow'
+	@HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n $(WORKERS) -m 'slow or not slow'
 
 lint: $(READY) ## Style, types and the direction of imports
 	@$(BIN)/ruff check
