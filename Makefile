@@ -6,9 +6,7 @@ READY  := $(VENV)/.ready
 BENCH_VENV  := .venv-bench
 BENCH       ?= accounting
 BENCH_READY := $(BENCH_VENV)/.ready
-# One more than there are cores: some tests wait for processes that they started.
-WORKERS     ?= $(shell echo $$(( $$($(PYTHON) -c 'import os; print(os.cpu_count())') + 1 )))
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all lint format docs bench clean
@@ -31,10 +29,10 @@ demo: $(READY) ## Train a private model of digits; its report lands in report/
 
 test: $(READY) ## Lint, documentation, and all tests but the slow ones
 	@$(MAKE) --no-print-directory -j2 lint docs
-	@$(BIN)/python -m pytest -q -n $(WORKERS)
+	@$(BIN)/python -m pytest -q -n auto
 
 test-all: lint docs ## The same with the slow tests, and more examples of each property
-	@HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n $(WORKERS) -m 'slow or not slow'
+	@HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n auto -m 'slow or not slow'
 
 lint: $(READY) ## Style, types and the direction of imports
 	@$(BIN)/ruff check
