@@ -31,8 +31,8 @@ test: $(READY) ## Lint, documentation, and all tests but the slow ones
 	@$(MAKE) --no-print-directory -j2 lint docs
 	@$(BIN)/python -m pytest -q -n auto
 
-test-all: lint docs ## The same with the slow tests, and more examples of each property
-	@HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n auto -m 'slow or not slow'
+test-all: lint docs ## The same with the slow tests
+	@$(BIN)/python -m pytest -q -n auto -m 'slow or not slow'
 
 lint: $(READY) ## Style, types and the direction of imports
 	@$(BIN)/ruff check
