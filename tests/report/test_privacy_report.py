@@ -16,8 +16,9 @@ from taut.errors import UnsoundConfiguration
 from taut.report import privacy_report
 from taut.report._document import inline_html, plain, unmarked
 from taut.report._evidence import evidence_of
+from taut.report._number_sections import _beside_mixing
 from taut.report._other_accounts import _fixed_grid
-from taut.report._sections import _beside_mixing, _released
+from taut.report._sections import _released
 from taut.report._wording import assumptions, attack_sentence
 
 torch = pytest.importorskip("torch")
