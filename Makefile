@@ -6,7 +6,8 @@ READY  := $(VENV)/.ready
 BENCH_VENV  := .venv-bench
 BENCH       ?= accounting
 BENCH_READY := $(BENCH_VENV)/.ready
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+PIP_INSTALL := -m pip install --quiet --no-compile --disable-pip-version-check
+COMPILE     := -m compileall -q -j 0
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all lint format docs bench clean
@@ -17,11 +18,13 @@ help: ## Show the targets
 setup: $(READY) ## Create .venv with the pinned versions
 
 # torch comes first and alone, so that a CPU wheel at hand is taken and no other version is resolved.
+# Compiled at the end, on all cores; a few packages carry templates that are no Python, which is fine.
 $(READY): pyproject.toml constraints.txt
 	@echo "Preparing $(VENV) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt torch==2.13.0
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[cli,demo,report,secure,torch,dev,docs]'
+	@$(BIN)/python $(COMPILE) $(VENV)/lib >/dev/null || true
 	@touch $@
 
 demo: $(READY) ## Train a private model of digits; its report lands in report/
@@ -29,10 +32,10 @@ demo: $(READY) ## Train a private model of digits; its report lands in report/
 
 test: $(READY) ## Lint, documentation, and all tests but the slow ones
 	@$(MAKE) --no-print-directory -j2 lint docs
-	@$(BIN)/python -m pytest -q -n auto
+	@$(BIN)/python -m pytest -q -n auto --dist loadgroup
 
 test-all: lint docs ## The same with the slow tests
-	@$(BIN)/python -m pytest -q -n auto -m 'slow or not slow'
+	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'slow or not slow'
 
 lint: $(READY) ## Style, types and the direction of imports
 	@$(BIN)/ruff check
@@ -53,6 +56,7 @@ $(BENCH_READY): pyproject.toml benchmarks/requirements.txt
 	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
 	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) torch==2.13.0
 	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) -r benchmarks/requirements.txt -e '.[cli]'
+	@$(BENCH_VENV)/bin/python $(COMPILE) $(BENCH_VENV)/lib >/dev/null || true
 	@touch $@
 
 bench: $(BENCH_READY) ## Compare with other tools (BENCH=amplification or noise, ARGS=--help)

@@ -153,6 +153,14 @@ def scattering(name: str) -> Data:
     )
 
 
+def leaves() -> Data:
+    """Return features of made-up images, which have no classes."""
+    made_up = normalised("cifar10", dead_leaves(300, (32, 32), channels=3, seed=1))
+    images = TensorDataset(made_up, torch.zeros(len(made_up), dtype=torch.long))
+    found = featurise(images, scattering_transform("cifar10", (3, 32, 32)), dtype=torch.float16)
+    return Data("leaves_scattering", found, found, 1, "Made-up images.")
+
+
 SOURCES: dict[str, Callable[[], Data]] = {
     "mnist": lambda: grey_images("mnist"),
     "fashion_mnist": lambda: grey_images("fashion_mnist"),
@@ -160,6 +168,7 @@ SOURCES: dict[str, Callable[[], Data]] = {
     "mnist_scattering": lambda: scattering("mnist"),
     "fashion_mnist_scattering": lambda: scattering("fashion_mnist"),
     "cifar10_scattering": lambda: scattering("cifar10"),
+    "leaves_scattering": leaves,
     "ag_news": lambda: embeddings("ag_news", 4),
     "dbpedia": lambda: embeddings("dbpedia", 14),
 }

@@ -9,8 +9,10 @@ batch size, clipping norm, schedule and average of weights.
 """
 
 import argparse
+import math
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its threads
@@ -29,7 +31,12 @@ from taut.report import plot_comparison
 DELTA = 1e-5
 EPSILONS = (1.0, 3.0, 8.0)
 FACTORS = (0.25, 0.5, 1.0, 2.0)
-PUBLIC = {"mnist": "fashion_mnist", "fashion_mnist": "mnist", "dbpedia": "ag_news"}
+PUBLIC = {
+    "mnist": "fashion_mnist",
+    "fashion_mnist": "mnist",
+    "dbpedia": "ag_news",
+    "cifar10_scattering": "leaves_scattering",
+}
 """Whose inputs serve as public ones, with labels at random."""
 PUBLIC_EXAMPLES = 300
 HEAD = (
@@ -40,10 +47,9 @@ HEAD = (
 )
 
 
-def public_examples(name: str, classes: int) -> TensorDataset | None:
-    """Return inputs of another dataset with random labels, None if there is none that fits."""
-    if name not in PUBLIC:
-        return None
+@cache
+def public_examples(name: str, classes: int) -> TensorDataset:
+    """Return inputs of another dataset, with random labels."""
     source = load(PUBLIC[name]).train
     images = torch.stack([source[i][0] for i in range(PUBLIC_EXAMPLES)])
     draw = torch.Generator().manual_seed(0)
@@ -75,9 +81,11 @@ def compared(
     seeds: list[int],
     part: str,
 ) -> Comparison:
+    # A part of the compute is a part of the steps and of the batch alike.
+    batch_size = round(math.sqrt(options.share) * recipe.batch_size)
     settings = Settings(
         examples=len(data.train),
-        batch_size=min(recipe.batch_size, len(data.train)),
+        batch_size=min(batch_size, len(data.train)),
         gradients=round(options.share * recipe.epochs * len(data.train)),
         epsilon=epsilon,
         delta=DELTA,
@@ -135,7 +143,7 @@ def main() -> None:
         default=list(FACTORS),
         help="learning rates that every arm is tuned over, over that of the recipe",
     )
-    parser.add_argument("--share", type=float, default=1.0, help="of the recipe's epochs")
+    parser.add_argument("--share", type=float, default=1.0, help="of the recipe's gradients")
     parser.add_argument("--examples", type=int, help="the first so many alone")
     parser.add_argument("--out", type=Path, default=Path("build/training_methods"))
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write its part of the page")

@@ -23,7 +23,7 @@ from training_data import Data, load
 
 from taut.noise import SeededForExperiments
 from taut.training import Clipping, FlatClip, Plan, PrivateTrainer
-from taut.training.models import LinearProbe, TanhCNN
+from taut.training.models import FeatureCNN, LinearProbe, TanhCNN
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,32 @@ def probe(data: Data) -> nn.Module:
     return LinearProbe(data.shape, data.classes)
 
 
+def feature_cnn(data: Data) -> nn.Module:
+    return FeatureCNN(data.shape, data.classes)
+
+
 RECIPES = {
     "mnist": Recipe("mnist", cnn, batch_size=2048, epochs=40, learning_rate=4.0, goal=0.98),
     "fashion_mnist": Recipe(
         "fashion_mnist", cnn, batch_size=2048, epochs=40, learning_rate=4.0, goal=0.86
+    ),
+    "mnist_linear": Recipe(
+        "mnist_scattering",
+        probe,
+        batch_size=8192,
+        epochs=60,
+        learning_rate=2.0,
+        ema=0.98,
+        goal=0.98,
+    ),
+    "fashion_mnist_linear": Recipe(
+        "fashion_mnist_scattering",
+        probe,
+        batch_size=8192,
+        epochs=60,
+        learning_rate=2.0,
+        ema=0.98,
+        goal=0.86,
     ),
     "dbpedia": Recipe("dbpedia", probe, batch_size=1024, epochs=20, learning_rate=8.0),
     "cifar10": Recipe(
@@ -95,6 +117,13 @@ RECIPES = {
         learning_rate=2.0,
         ema=0.98,
         goal=0.66,
+    ),
+    "cifar10_cnn": Recipe(
+        "cifar10_scattering",
+        feature_cnn,
+        batch_size=2048,
+        epochs=30,
+        learning_rate=4.0,
     ),
 }
 

@@ -95,6 +95,7 @@ class TestGaussianUniformMoments:
         found = gaussian_uniform_cumulants(shift, width, max(order, 8))[order]
         assert exact <= found <= exact * (1 + accuracy)
 
+    @pytest.mark.slow
     @settings(max_examples=25)
     @given(order=st.integers(2, 20), shift=st.floats(0.1, 3.0), width=st.floats(0.02, 60.0))
     def test_random_parameters(self, order, shift, width):
@@ -236,7 +237,7 @@ class TestMixedGaussian:
                 truth = sampled_divergence(p0, p1, rate, order, half, 0.04)
                 assert truth <= at(release, half, order) * (1 + 1e-8) + 1e-12
 
-    @pytest.mark.parametrize("order", [2, 4, 9])
+    @pytest.mark.parametrize("order", [2, 4, pytest.param(9, marks=pytest.mark.slow)])
     def test_vertex_with_remainder(self, order):
         release = only(mixed_gaussian(0.5, 3.0, sensitivity_inf=0.6))
         rest = math.sqrt(1 - 2 * 0.36)
@@ -543,6 +544,7 @@ def test_round_trip(loss):
 
 
 class TestComparison:
+    @pytest.mark.slow
     @settings(max_examples=4)
     @given(
         sigma=st.floats(0.3, 2.0),

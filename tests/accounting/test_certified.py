@@ -146,6 +146,7 @@ class TestDiscreteGaussian:
         truth = partial(oracles.discrete_gaussian_delta, sigma, shift, count)
         check_epsilon(bounds, delta, truth)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("delta", [1e-3, 1e-30])
     def test_a_million(self, delta):
         bounds = (1_000_000 * taut.discrete_gaussian(5.0)).epsilon_bounds(delta)
@@ -213,7 +214,14 @@ def _sampled_gaussian_profile(mu, rate, half):
 
 class TestTwoReleases:
     @pytest.mark.parametrize("half", ["add", "remove"])
-    @pytest.mark.parametrize(("sigma", "rate"), [(1.0, 0.1), (0.6, 0.03), (2.0, 0.5)])
+    @pytest.mark.parametrize(
+        ("sigma", "rate"),
+        [
+            (1.0, 0.1),
+            pytest.param(0.6, 0.03, marks=pytest.mark.slow),
+            pytest.param(2.0, 0.5, marks=pytest.mark.slow),
+        ],
+    )
     def test_sampled_gaussian(self, sigma, rate, half):
         loss = 2 * taut.gaussian(sigma, adjacency=half).poisson(rate)
         profile = _sampled_gaussian_profile(1 / mp.mpf(sigma), rate, half)

@@ -100,6 +100,7 @@ def test_what_goes_through_is_within_the_promise():
     assert total.epsilon(1e-5) <= 2.0
 
 
+@pytest.mark.slow
 def test_renyi_filter_takes_any_loss_and_stays_within_the_promise():
     budget, total = PrivacyFilter(2.0, 1e-5, kind="renyi"), taut.zero()
     menu = [

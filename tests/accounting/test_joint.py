@@ -87,7 +87,7 @@ class TestProductOfFinitePairs:
         assert bounds.lower <= truth * (1 + mp.mpf(1e-9)) + mp.mpf(1e-12)
         assert bounds.upper >= truth * (1 - mp.mpf(1e-9)) - mp.mpf(1e-12)
 
-    @pytest.mark.parametrize("count", [1, 30])
+    @pytest.mark.parametrize("count", [1, pytest.param(30, marks=pytest.mark.slow)])
     @pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-12])
     def test_responses_on_one_sample(self, count, delta):
         # Randomized responses share a lattice, so their product is exact.

@@ -176,6 +176,7 @@ class TestMonotone:
             if lower > 0:
                 assert a.delta_bounds(lower).upper >= delta
 
+    @pytest.mark.slow
     @settings(max_examples=40)
     @given(a=sums, delta=st.floats(1e-10, 0.5))
     def test_halves_make_the_whole(self, a, delta):

@@ -65,7 +65,15 @@ def test_results_beyond_floats_are_infinite():
     assert renyi.pearson_vajda_gaussian(0.05, 40)[40] == math.inf
 
 
-@pytest.mark.parametrize("sigma", [0.5, 1.0, 5.0, 100.0])
+@pytest.mark.parametrize(
+    "sigma",
+    [
+        pytest.param(0.5, marks=pytest.mark.slow),
+        1.0,
+        5.0,
+        pytest.param(100.0, marks=pytest.mark.slow),
+    ],
+)
 def test_gaussian_against_quadrature(sigma):
     found = renyi.pearson_vajda_gaussian(sigma, 9)
     for order in (2, 3, 7, 9):

@@ -247,6 +247,7 @@ class TestEstimates:
         exact = float(oracles.gaussian_and_response_delta(mu, 0.52, 50, epsilon))
         assert loss.estimate_delta(epsilon, method=method) == pytest.approx(exact, rel=1e-6)
 
+    @pytest.mark.slow
     def test_sampled_gaussian(self):
         loss = 1000 * taut.gaussian(2.0).poisson(0.01)
         assert loss.estimate_delta(0.6220303088, method="afa") == pytest.approx(1e-5, rel=1e-4)

@@ -136,7 +136,7 @@ class TestFinite:
 
 
 class TestDivergences:
-    @pytest.mark.parametrize("order", [2, 32])
+    @pytest.mark.parametrize("order", [2, pytest.param(32, marks=pytest.mark.slow)])
     @pytest.mark.parametrize(("mu", "batch"), [(2.0, 500), (0.5, 100)])
     def test_fixed_size_under_replace(self, mu, batch, order):
         # E_P exp(z L) = 1 + z (z + 1) times the integral of exp(z e) h(e) less the trivial profile.

@@ -173,6 +173,7 @@ class TestFixedSize:
         samples = [frozenset(s) for s in itertools.combinations(sorted(data), BATCH)]
         return mixture(mechanism, {s: Fraction(1, len(samples)) for s in samples})
 
+    @pytest.mark.slow
     @settings(max_examples=20)
     @given(
         mechanism=mechanisms(BATCHES),
@@ -227,7 +228,9 @@ class TestFixedSize:
         check_delta(loss.delta_bounds(epsilon), truth, 1e-6)
 
     @pytest.mark.parametrize("epsilon", [0.02, 0.5, 1.5])
-    @pytest.mark.parametrize(("mu", "batch"), [(2.0, 10), (1.0, 50)])
+    @pytest.mark.parametrize(
+        ("mu", "batch"), [(2.0, 10), pytest.param(1.0, 50, marks=pytest.mark.slow)]
+    )
     def test_replace_profile_of_two_gaussians(self, mu, batch, epsilon):
         # The pair with h(t) = rate H(1 + (t - 1)/rate) above one and its swap below: Q has the
         # density h''(t), an atom where the slope jumps at t = 1, and P = t Q.

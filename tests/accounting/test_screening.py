@@ -273,6 +273,7 @@ def test_screening_of_real_records_stays_below_the_bounds(rate):
 # --- losses --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_loss_answers_by_its_divergences():
     loss = noisy_screening(300, 210.0, 85.0)
     assert loss.rdp(8.0) == pytest.approx(screening_rdp(300, 210.0, 85.0, [8.0])[0], rel=1e-8)

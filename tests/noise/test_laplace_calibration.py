@@ -10,7 +10,7 @@ from taut.noise import Blocks, Box, L1Ball, L2Ball, optimal_gaussian, optimal_la
 
 
 class TestPositiveDelta:
-    @pytest.mark.parametrize("delta", [1e-6, 0.05])
+    @pytest.mark.parametrize("delta", [1e-6, pytest.param(0.05, marks=pytest.mark.slow)])
     @pytest.mark.parametrize("widths", [[1.0], [1.0, 2.0], [1.0, 0.2, 3.0], list(range(1, 8))])
     def test_certified_and_never_above_pure(self, widths, delta):
         noise = optimal_laplace(Box(widths), epsilon=0.6, delta=delta)

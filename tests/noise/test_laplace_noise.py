@@ -1,9 +1,6 @@
 """Laplace noise keeps its promise, is as small as it says, and releases nothing else."""
 
 import math
-import os
-import subprocess
-import sys
 from itertools import pairwise
 
 import cvxpy as cp
@@ -101,7 +98,10 @@ class TestPrivacy:
         gap = np.multiply.outer(*one) - math.exp(0.5) * np.multiply.outer(*other)
         assert np.maximum(gap, 0).sum() * cell == pytest.approx(noise.loss.delta(0.5), rel=2e-3)
 
-    @pytest.mark.parametrize("epsilon", [0.1, 0.6, 1.5])
+    @pytest.mark.parametrize(
+        "epsilon",
+        [pytest.param(0.1, marks=pytest.mark.slow), 0.6, pytest.param(1.5, marks=pytest.mark.slow)],
+    )
     def test_three_coordinates(self, epsilon):
         noise = laplace_with_scales(Box([1.0, 2.0, 0.3]), [2.0, 3.0, 0.5])
         exact = true_delta([0.5, 2 / 3, 0.6], epsilon)
@@ -279,30 +279,3 @@ class TestBadInput:
         with pytest.raises(ValueError, match="scales must hold 2"):
             laplace_with_scales(Box([1.0, 2.0]), [1.0, 1.0, 1.0])
         assert laplace_with_scales(L2Ball(3, 1.0), [2.0]).scales == pytest.approx(np.full(3, 2.0))
-
-
-@pytest.mark.parametrize("bounds", ["", "l1=5e5"])
-def test_a_million_coordinates_in_a_tenth_of_the_bar(bounds):
-    """Ten million have a bar of 1 s and 500 MB: a million must not need more than a tenth of it."""
-    code = f"""
-import resource, time
-import numpy as np
-from taut.noise import Box, optimal_laplace
-optimal_laplace(Box([1.0, 2.0]), epsilon=1.0)
-widths = np.random.default_rng(0).standard_exponential(10**6) + 1e-3
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-best = 9.0
-for _ in range(5):
-    start = time.process_time()
-    noise = optimal_laplace(Box(widths, {bounds}), epsilon=1.0)
-    best = min(best, time.process_time() - start)
-print(best, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-    # One thread: the time that idle threads spin belongs to nobody.
-    one_thread = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=one_thread
-    )
-    seconds, kilobytes = map(float, run.stdout.split())
-    assert seconds < 0.1
-    assert kilobytes < 50_000

@@ -55,7 +55,14 @@ def test_every_option_keeps_the_promise(sensitivity):
 
 
 @pytest.mark.parametrize("sensitivity", SETS, ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize(("objective", "power"), [("total", 2.0), ("total", 1.0), ("worst", 2.0)])
+@pytest.mark.parametrize(
+    ("objective", "power"),
+    [
+        ("total", 2.0),
+        pytest.param("total", 1.0, marks=pytest.mark.slow),
+        pytest.param("worst", 2.0, marks=pytest.mark.slow),
+    ],
+)
 def test_predicted_errors_are_those_of_the_noise(sensitivity, objective, power):
     found = recommend(sensitivity, 1.0, 1e-5, objective=objective, power=power)
     source = SeededForExperiments(seed=5)
@@ -79,6 +86,7 @@ def test_ranked_and_never_worse_than_what_is_usual(widths, objective):
             assert by_name[family] <= by_name[f"{family}, {usual}"] * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(PARTS, st.sampled_from([1e-3, 1e-6, 1e-10]), st.sampled_from([0.1, 0.5, 2.0]))
 def test_the_rule_says_which_of_two_wins(widths, delta, epsilon):

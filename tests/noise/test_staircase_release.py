@@ -209,7 +209,9 @@ class TestDistribution:
         seen = np.histogram(drawn, steps)[0]
         assert chi_square(seen, masses, count) > 1e-3
 
-    @pytest.mark.parametrize("sensitivity", [L1Ball(2, 1.0), Box([0.85, 0.15])])
+    @pytest.mark.parametrize(
+        "sensitivity", [L1Ball(2, 1.0), pytest.param(Box([0.85, 0.15]), marks=pytest.mark.slow)]
+    )
     def test_two_dimensions(self, monkeypatch, sensitivity):
         monkeypatch.setattr("taut.noise._exact_release._FINENESS", 1)
         noise, source, count = staircase(sensitivity, epsilon=1.3), SeededForExperiments(6), 4000
@@ -258,6 +260,7 @@ class TestLoss:
         assert ratios.max() <= epsilon * (1 + 1e-9)
         assert abs(shift) < 1 or ratios.max() > 0.9 * epsilon
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("shift", [(1.0, 0.0), (0.5, -0.5), (0.2, 0.8)])
     def test_two_dimensions(self, monkeypatch, shift):
         monkeypatch.setattr("taut.noise._exact_release._FINENESS", 1)

@@ -39,6 +39,9 @@ from taut.training import (
 )
 from taut.training._processes import CommonBits, Processes
 
+# One worker, so that what the processes do is done once.
+pytestmark = pytest.mark.xdist_group("distributed")
+
 SIGMA, NOISE_STEPS = 3.0, 40
 KINDS = ["plain", "ddp", "fsdp", "fsdp of the whole", "hybrid"]
 # By rank: the physical batches of every step. Ranks have different numbers of them, also none.

@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from taut.training import FlatClip, PrivateGradient
 from taut.training.models import (
+    FeatureCNN,
     LinearProbe,
     ResNet20,
     StandardisedConv2d,
@@ -27,6 +28,7 @@ def count(model):
 
 def test_sizes():
     assert count(TanhCNN()) == 26_010
+    assert count(FeatureCNN((243, 8, 8), 10)) == 22_186
     assert count(mlp()) == 535_818
     assert count(ResNet20()) == 272_474
     assert count(TextTransformer()) == 1_045_250
@@ -38,13 +40,14 @@ def test_sizes():
     ("make", "inputs"),
     [
         (TanhCNN, lambda: torch.randn(3, 1, 28, 28)),
+        (lambda: FeatureCNN((6, 4, 4), 3, width=5), lambda: torch.randn(3, 6, 4, 4)),
         (lambda: LinearProbe((6, 2, 2), 3, groups=2), lambda: torch.randn(3, 6, 2, 2)),
         (lambda: mlp((5, 4, 2)), lambda: torch.randn(3, 5)),
         (ResNet20, lambda: torch.randn(3, 3, 32, 32)),
         (lambda: WideResNet(10, 1, groups=8), lambda: torch.randn(3, 3, 32, 32)),
         (lambda: TextTransformer(50, 3, 16, 1, 2, 8), lambda: torch.randint(50, (3, 8))),
     ],
-    ids=["cnn", "probe", "mlp", "resnet", "wide", "text"],
+    ids=["cnn", "feature cnn", "probe", "mlp", "resnet", "wide", "text"],
 )
 def test_back_ends_agree(make, inputs):
     torch.manual_seed(0)
@@ -76,6 +79,9 @@ def test_standardised_kernels_are_centred_and_of_length_one():
     ("make", "message"),
     [
         (lambda: WideResNet(depth=15), "depth must be"),
+        (lambda: FeatureCNN((6, 4), 3), "features must be channels"),
+        (lambda: FeatureCNN((6, 1, 4), 3), "at least 2 by 2"),
+        (lambda: FeatureCNN((6, 4, 4), 3, width=0), "width must be"),
         (lambda: mlp((3,)), "widths must"),
         (lambda: TextTransformer(width=10, heads=4), "multiple of heads"),
     ],
@@ -96,6 +102,12 @@ def test_probe_normalises_within_each_example():
 def test_probe_begins_at_zero_and_takes_half_precision():
     scores = LinearProbe(384, 4)(torch.rand(5, 384).half())
     torch.testing.assert_close(scores, torch.zeros(5, 4))
+
+
+def test_networks_on_features_take_half_precision():
+    features = torch.rand(2, 6, 4, 4).half()
+    model = FeatureCNN((6, 4, 4), 3)
+    torch.testing.assert_close(model(features), model(features.float()))
 
 
 @pytest.mark.parametrize("features", [0, (), (3, 0)])

@@ -204,6 +204,7 @@ def run_python(*arguments):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked process")
 def test_killed_runs_count_every_update_that_was_seen(tmp_path):
     completed = run_python(str(SCRIPT), str(tmp_path / "run"), "12", "2026")

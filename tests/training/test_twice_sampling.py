@@ -137,6 +137,7 @@ class TestHybrid:
         spreads = np.square(np.divide(clipping.bounds, clipping.entry_bounds))
         np.testing.assert_allclose(spreads, [1.0, 1.0, 2.0])
 
+    @pytest.mark.slow
     def test_noise_is_projected(self):
         plan = plan_of(hybrid(self.DIMENSION), sampling=TwiceSampling())
         noise = plan.noise({"a": 40})

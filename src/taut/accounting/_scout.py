@@ -26,6 +26,7 @@ SHARP = 4096
 _NODES = 256
 _COARSE = np.geomspace(1e-4, 1e4, 33)
 _FINE = np.linspace(-1.0, 1.0, 13)
+_CHEAP = 62.0  # tables of moments grow with the square of the largest order
 _TILTS = np.array([0.25, 0.35, 0.5, 0.65, 0.8, 1.0])  # candidates, as shares of the saddle's tilt
 _LADDER = np.geomspace(0.0501, 2e3, 27)  # exponents for Chernoff's bound, likewise
 _NOISE_ROOMS = (1e9, 1.0)
@@ -165,8 +166,7 @@ class Scout:
         """Return tilts around the minimum of a unimodal ``objective``, and its values there."""
         spread = self.spread(0.0) + math.fsum(n * _spread(curve) for curve, n in self._curves)
         scale = 1 / math.sqrt(min(max(spread, 1e-300), 1e300))
-        tilts = np.clip(scale * _COARSE, 1e-9, 1e9)
-        best = float(tilts[np.argmin(objective(tilts))])
+        best = self._roughly(objective, np.clip(scale * _COARSE, 1e-9, 1e9))
         for ratio in (_COARSE[1] / _COARSE[0], (_COARSE[1] / _COARSE[0]) ** (1 / 6)):
             tilts = best * ratio**_FINE
             if self._curves:  # theorems speak of integer orders, and chords meet there
@@ -177,6 +177,15 @@ class Scout:
             values = objective(tilts)
             best = float(tilts[np.argmin(values)])
         return tilts, values
+
+    def _roughly(self, objective: Callable[[Vector], Vector], tilts: Vector) -> float:
+        """Return the best of ``tilts``; curves are asked for large orders only if those can win."""
+        small = tilts[tilts < _CHEAP]
+        if self._curves and small.size > 1:
+            best = int(np.argmin(objective(small)))
+            if best < small.size - 1:
+                return float(small[best])
+        return float(tilts[np.argmin(objective(tilts))])
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from taut.training._records import (
 __all__ = ["Convolution", "Geometry"]
 
 
-_WEIGHTS_PER_PLACE = 512  # from which on products win, measured on CPUs
+_WEIGHTS_PER_PLACE = 256  # from which on products win, measured on CPUs
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,7 @@ def test_leaves_are_the_same_for_the_same_seed():
     assert not torch.equal(dead_leaves(3, (16, 24), seed=6), images)
 
 
+@pytest.mark.slow
 def test_leaves_have_the_spectrum_of_natural_images():
     images = dead_leaves(200, (32, 32), channels=1)
     spectrum = torch.fft.fft2(images[:, 0]).abs().square().mean(0)

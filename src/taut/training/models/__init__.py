@@ -2,11 +2,13 @@
 
 from taut.training._standardised import StandardisedConv2d
 from taut.training.models._digits import TanhCNN, mlp
+from taut.training.models._feature_cnn import FeatureCNN
 from taut.training.models._probe import LinearProbe
 from taut.training.models._residual import ResNet20, WideResNet
 from taut.training.models._text import TextTransformer
 
 __all__ = [
+    "FeatureCNN",
     "LinearProbe",
     "ResNet20",
     "StandardisedConv2d",
