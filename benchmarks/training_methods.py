@@ -73,7 +73,7 @@ def task_of(recipe: Recipe, data: Data, steps: int) -> Task:
 
 
 def compared(
-    recipe: Recipe,
+    name: str,
     data: Data,
     epsilon: float,
     options: argparse.Namespace,
@@ -81,6 +81,7 @@ def compared(
     seeds: list[int],
     part: str,
 ) -> Comparison:
+    recipe = RECIPES[name]
     # A part of the compute is a part of the steps and of the batch alike.
     batch_size = round(math.sqrt(options.share) * recipe.batch_size)
     settings = Settings(
@@ -91,7 +92,7 @@ def compared(
         delta=DELTA,
         norm=recipe.clip,
     )
-    place = options.out / f"{recipe.dataset}-{epsilon:g}" / part
+    place = options.out / f"{name}-{epsilon:g}" / part
     found = compare(
         task_of(recipe, data, settings.steps),
         settings,
@@ -110,9 +111,9 @@ def tuned_and_compared(name: str, epsilon: float, options: argparse.Namespace) -
     data = first_examples(load(recipe.dataset), options.examples)
     rates = [factor * recipe.learning_rate for factor in options.factors]
     # A seed of its own: noise that favoured a learning rate must not be counted for it again.
-    tuned = compared(recipe, data.for_tuning(), epsilon, options, rates, [1_000], "tuning")
+    tuned = compared(name, data.for_tuning(), epsilon, options, rates, [1_000], "tuning")
     seeds = list(range(options.seeds))
-    found = compared(recipe, data, epsilon, options, tuned.chosen, seeds, "comparison")
+    found = compared(name, data, epsilon, options, tuned.chosen, seeds, "comparison")
     edge = [row.arm for row in tuned.results if row.is_at_edge]
     note = f" At the edge of the learning rates: {', '.join(edge)}." if edge else ""
     last = f"{found.recommendation} {data.note}{note}".strip()

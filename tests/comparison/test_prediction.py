@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from comparison.tasks import SETTINGS, task
+from comparison.tasks import SETTINGS, data, task
+from torch.utils.data import Subset
 
 import taut
 from taut.comparison import Arm, Group, Hybrid, Mix, Settings, predict
@@ -222,3 +223,23 @@ def test_task_that_makes_no_sense():
         _ = task(model=lambda: 3).sizes
     with pytest.raises(UnsoundConfiguration, match="train holds 300"):
         TASK.check_examples(299)
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        lambda data: (data, data),
+        lambda data: (data, Subset(data, [3, 5])),
+        lambda data: (Subset(data, range(50)), Subset(Subset(data, range(40, 60)), [9, 12])),
+    ],
+    ids=["the same", "a part", "parts that overlap"],
+)
+def test_public_examples_must_not_be_trained_on(views):
+    train, public = views(data(60, 0))
+    with pytest.raises(UnsoundConfiguration, match="public examples are among those of train"):
+        task(train=train, public=public)
+
+
+def test_public_examples_may_be_another_part_of_one_dataset():
+    both = data(60, 0)
+    assert task(train=Subset(both, range(50)), public=Subset(both, range(50, 60))).public

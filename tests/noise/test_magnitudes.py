@@ -51,7 +51,7 @@ def test_sizes_beyond_squares(maker, size):
             MAKERS[maker](sensitivity)
 
 
-@pytest.mark.parametrize("size", [1e-60, 1e60])
+@pytest.mark.parametrize("size", [1e-60, pytest.param(1e60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("maker", MAKERS)
 def test_sizes_within_work(maker, size):
     for make in (lambda s: Box([s, 2 * s]), lambda s: L1Ball(2, s), lambda s: LInfBall(2, s)):

@@ -46,7 +46,7 @@ RULES = {
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
-@pytest.mark.parametrize("mu", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("mu", [0.3, 1.0, pytest.param(2.5, marks=pytest.mark.slow)])
 def test_two_adaptive_gaussian_steps_stay_within_the_budget(rule, share, mu):
     first, rest = mu * math.sqrt(share), mu * math.sqrt(1 - share)
     for epsilon in (0.0, mu / 2, 2 * mu):

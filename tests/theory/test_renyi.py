@@ -241,7 +241,7 @@ def laplace_moment(scale, rate, order, *, swapped=False):
     return mp.log(low + mp.quad(integrand, [0, mp.mpf(1) / 2, 1]) + high)
 
 
-@pytest.mark.parametrize("order", [2, 5, 16])
+@pytest.mark.parametrize("order", [2, 5, pytest.param(16, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("curve", "moment"),
     [

@@ -57,16 +57,19 @@ class Task:
     Raises:
         ValueError: if model is not a function, a dataset is empty, or `trainer` names what the
             comparison decides.
+        UnsoundConfiguration: if public examples are among those that are trained on.
 
     Example:
         >>> import torch
         >>> from torch.utils.data import TensorDataset
         >>> from taut.comparison import Task
-        >>> data = TensorDataset(torch.randn(60, 4), torch.arange(60) % 2)
+        >>> data, other = (
+        ...     TensorDataset(torch.randn(60, 4), torch.arange(60) % 2) for _ in range(2)
+        ... )
         >>> task = Task(
         ...     model=lambda: torch.nn.Linear(4, 2),
         ...     loss_fn=torch.nn.CrossEntropyLoss(),
-        ...     train=data, test=data, public=data,
+        ...     train=data, test=data, public=other,
         ... )
         >>> task.sizes
         {'weight': 8, 'bias': 2}
@@ -92,6 +95,12 @@ class Task:
         for name, data in self._datasets():
             if not length(data):
                 raise ValueError(f"{name} must hold examples, got none")
+        if self.public is not None and _share_examples(self.public, self.train):
+            raise UnsoundConfiguration(
+                "public examples are among those of train: what is made of their gradients would "
+                "be paid for by nobody, and no private run could do the same. Leave them out of "
+                "train, or take others"
+            )
         reserved = sorted(_RESERVED & set(self.trainer))
         if reserved:
             raise ValueError(f"trainer must leave {reserved[0]!r} to the comparison")
@@ -180,6 +189,20 @@ def _named(value: Any) -> str:
         name = getattr(value, "__qualname__", type(value).__qualname__)
         return f"{getattr(value, '__module__', '')}.{name}"
     return repr(value)
+
+
+def _share_examples(one: Any, other: Any) -> bool:
+    """Whether two datasets are seen to hold the same examples: views of one dataset."""
+    (source, places), (other_source, other_places) = _places(one), _places(other)
+    return source is other_source and not places.isdisjoint(other_places)
+
+
+def _places(data: Any) -> tuple[Any, set[int]]:
+    """Return what a dataset is a part of, and which places of it."""
+    places = np.arange(length(data))
+    while isinstance(data, Subset):
+        data, places = data.dataset, np.asarray(data.indices)[places]
+    return data, set(places.tolist())
 
 
 def _digest(data: Any) -> str:
