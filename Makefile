@@ -7,7 +7,7 @@ BENCH_VENV  := .venv-bench
 BENCH       ?= accounting
 BENCH_READY := $(BENCH_VENV)/.ready
 PIP_INSTALL := -m pip install --quiet --no-compile --disable-pip-version-check
-COMPILE     := -m compileall -q -j 0
+COMPILE     := -W ignore -m compileall -qq -j 0
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all lint format docs bench clean
@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt torch==2.13.0
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[cli,demo,report,secure,torch,dev,docs]'
-	@$(BIN)/python $(COMPILE) $(VENV)/lib >/dev/null || true
+	@$(BIN)/python $(COMPILE) $(VENV)/lib || true
 	@touch $@
 
 demo: $(READY) ## Train a private model of digits; its report lands in report/
@@ -56,7 +56,7 @@ $(BENCH_READY): pyproject.toml benchmarks/requirements.txt
 	@test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv $(BENCH_VENV)
 	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) torch==2.13.0
 	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) -r benchmarks/requirements.txt -e '.[cli]'
-	@$(BENCH_VENV)/bin/python $(COMPILE) $(BENCH_VENV)/lib >/dev/null || true
+	@$(BENCH_VENV)/bin/python $(COMPILE) $(BENCH_VENV)/lib || true
 	@touch $@
 
 bench: $(BENCH_READY) ## Compare with other tools (BENCH=amplification or noise, ARGS=--help)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from comparison.tasks import SETTINGS, data, task
-from torch.utils.data import Subset
+from torch.utils.data import Subset, TensorDataset
 
 import taut
 from taut.comparison import Arm, Group, Hybrid, Mix, Settings, predict
@@ -231,12 +231,13 @@ def test_task_that_makes_no_sense():
         lambda data: (data, data),
         lambda data: (data, Subset(data, [3, 5])),
         lambda data: (Subset(data, range(50)), Subset(Subset(data, range(40, 60)), [9, 12])),
+        lambda data: (data, TensorDataset(*(tensor[:10] for tensor in data.tensors))),
     ],
-    ids=["the same", "a part", "parts that overlap"],
+    ids=["the same", "a part", "parts that overlap", "the same memory"],
 )
 def test_public_examples_must_not_be_trained_on(views):
     train, public = views(data(60, 0))
-    with pytest.raises(UnsoundConfiguration, match="public examples are among those of train"):
+    with pytest.raises(UnsoundConfiguration, match="public examples are those of the training set"):
         task(train=train, public=public)
 
 

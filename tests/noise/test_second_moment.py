@@ -48,7 +48,6 @@ class TestLoss:
 
 
 class TestRelease:
-    @pytest.mark.slow
     def test_is_the_clipped_sum_with_noise_of_the_stated_scales(self):
         rows = np.array([[3.0, 4.0, 0.0], [0.1, 0.2, math.nan], [0.3, 0.0, 0.4]])
         clipped = np.array([[0.6, 0.8, 0.0], [0.0, 0.0, 0.0], [0.3, 0.0, 0.4]])

@@ -124,7 +124,6 @@ class TestSum:
             net, CLIP, noise=noise, expected_batch_size=4, self_check=False, **options
         )
 
-    @pytest.mark.slow
     def test_mean_and_variance_over_masks(self):
         """E o/(n q) is the mean, and its error (1-q)/(q n^2) sum |y|^2 (Proposition 5.1)."""
         net = nn.Linear(6, 1, bias=False)

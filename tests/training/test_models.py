@@ -80,6 +80,8 @@ def test_standardised_kernels_are_centred_and_of_length_one():
     [
         (lambda: WideResNet(depth=15), "depth must be"),
         (lambda: FeatureCNN((6, 4), 3), "features must be channels"),
+        (lambda: FeatureCNN(5, 3), "features must be channels"),
+        (lambda: FeatureCNN((6.0, 4, 4), 3), "features must be channels"),
         (lambda: FeatureCNN((6, 1, 4), 3), "at least 2 by 2"),
         (lambda: FeatureCNN((6, 4, 4), 3, width=0), "width must be"),
         (lambda: mlp((3,)), "widths must"),
@@ -102,6 +104,10 @@ def test_probe_normalises_within_each_example():
 def test_probe_begins_at_zero_and_takes_half_precision():
     scores = LinearProbe(384, 4)(torch.rand(5, 384).half())
     torch.testing.assert_close(scores, torch.zeros(5, 4))
+
+
+def test_weights_lie_in_order_so_that_they_can_be_sharded():
+    assert all(weight.is_contiguous() for weight in TanhCNN().parameters())
 
 
 def test_networks_on_features_take_half_precision():

@@ -23,6 +23,7 @@ from taut.training._batches import inputs_and_targets
 from taut.training._loader_checks import length
 from taut.training._materialised import apply
 from taut.training._per_example_loss import per_example
+from taut.training._refresh import refuse_private
 
 __all__ = ["Task", "seeded"]
 
@@ -95,12 +96,7 @@ class Task:
         for name, data in self._datasets():
             if not length(data):
                 raise ValueError(f"{name} must hold examples, got none")
-        if self.public is not None and _share_examples(self.public, self.train):
-            raise UnsoundConfiguration(
-                "public examples are among those of train: what is made of their gradients would "
-                "be paid for by nobody, and no private run could do the same. Leave them out of "
-                "train, or take others"
-            )
+        refuse_private(self.public, self.train)
         reserved = sorted(_RESERVED & set(self.trainer))
         if reserved:
             raise ValueError(f"trainer must leave {reserved[0]!r} to the comparison")
@@ -189,20 +185,6 @@ def _named(value: Any) -> str:
         name = getattr(value, "__qualname__", type(value).__qualname__)
         return f"{getattr(value, '__module__', '')}.{name}"
     return repr(value)
-
-
-def _share_examples(one: Any, other: Any) -> bool:
-    """Whether two datasets are seen to hold the same examples: views of one dataset."""
-    (source, places), (other_source, other_places) = _places(one), _places(other)
-    return source is other_source and not places.isdisjoint(other_places)
-
-
-def _places(data: Any) -> tuple[Any, set[int]]:
-    """Return what a dataset is a part of, and which places of it."""
-    places = np.arange(length(data))
-    while isinstance(data, Subset):
-        data, places = data.dataset, np.asarray(data.indices)[places]
-    return data, set(places.tolist())
 
 
 def _digest(data: Any) -> str:

@@ -116,7 +116,9 @@ class Replicated(Reduction):
     def __init__(self, model: nn.Module, processes: Processes) -> None:
         super().__init__(model, processes)
         state = [*model.named_parameters(), *model.named_buffers()]
-        processes.check_same("the model", [(name, tuple(t.shape), t.dtype) for name, t in state])
+        processes.check_same(
+            "the model", [(name, tuple(t.shape), t.stride(), t.dtype) for name, t in state]
+        )
         for _, tensor in state:
             dist.broadcast(tensor.data, group=processes.group, group_src=0)
 

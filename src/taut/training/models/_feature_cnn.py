@@ -37,12 +37,14 @@ class FeatureCNN(nn.Module):
 
     def __init__(self, features: Sequence[int], classes: int, *, width: int = 32) -> None:
         super().__init__()
-        if len(features) != 3 or features[0] < 1 or min(features[1:]) < 2:
+        shape = tuple(features) if isinstance(features, Sequence) else ()
+        whole = len(shape) == 3 and all(isinstance(size, int) for size in shape)
+        if not whole or shape[0] < 1 or min(shape[1:]) < 2:
             raise ValueError(
                 "features must be channels, height and width, of at least 2 by 2 points, "
-                f"got features={tuple(features)!r}"
+                f"got features={features!r}"
             )
-        channels, height, broad = features
+        channels, height, broad = shape
         width = _validate.positive_integer(width=width)
         self.mix = nn.Conv2d(channels, width, kernel_size=1)
         self.look = nn.Conv2d(width, width, kernel_size=3, padding=1)
