@@ -119,7 +119,7 @@ RECIPES = {
         ema=0.98,
         goal=0.86,
     ),
-    "dbpedia": Recipe("dbpedia", probe, batch_size=1024, epochs=20, learning_rate=8.0),
+    "dbpedia": Recipe("dbpedia", probe, batch_size=1024, epochs=20, learning_rate=16.0),
     "cifar10": Recipe(
         "cifar10_scattering",
         probe,
