@@ -182,7 +182,8 @@ def overview(cells: Sequence[Cell]) -> str:
         found = [row.difference for cell in cells for row in cell.found.results if row.arm == arm]
         means = [difference.mean for difference in found if difference is not None]
         gains.append(str(mean_interval(means, 0.95)) if len(means) > 1 else "")
-    rows.append(["mean difference to plain", "all", *gains])
+    reference = next(row.arm for row in cells[0].found.results if row.difference is None)
+    rows.append([f"mean difference to {reference}", "all", *gains])
     return "\n".join(markdown_table(header, rows, left=2))
 
 

@@ -92,6 +92,11 @@ def probe(data: Data) -> nn.Module:
     return LinearProbe(data.shape, data.classes)
 
 
+def linear(dataset: str, learning_rate: float, goal: float) -> Recipe:
+    """Return the recipe of linear models on scattering features: few large steps."""
+    return Recipe(dataset, probe, 8192, 60, learning_rate, ema=0.98, goal=goal)
+
+
 def feature_cnn(data: Data) -> nn.Module:
     return FeatureCNN(data.shape, data.classes)
 
@@ -101,34 +106,10 @@ RECIPES = {
     "fashion_mnist": Recipe(
         "fashion_mnist", cnn, batch_size=2048, epochs=40, learning_rate=4.0, goal=0.86
     ),
-    "mnist_linear": Recipe(
-        "mnist_scattering",
-        probe,
-        batch_size=8192,
-        epochs=60,
-        learning_rate=4.0,
-        ema=0.98,
-        goal=0.98,
-    ),
-    "fashion_mnist_linear": Recipe(
-        "fashion_mnist_scattering",
-        probe,
-        batch_size=8192,
-        epochs=60,
-        learning_rate=4.0,
-        ema=0.98,
-        goal=0.86,
-    ),
+    "mnist_linear": linear("mnist_scattering", learning_rate=4.0, goal=0.98),
+    "fashion_mnist_linear": linear("fashion_mnist_scattering", learning_rate=4.0, goal=0.86),
     "dbpedia": Recipe("dbpedia", probe, batch_size=1024, epochs=20, learning_rate=16.0),
-    "cifar10": Recipe(
-        "cifar10_scattering",
-        probe,
-        batch_size=8192,
-        epochs=60,
-        learning_rate=2.0,
-        ema=0.98,
-        goal=0.66,
-    ),
+    "cifar10": linear("cifar10_scattering", learning_rate=2.0, goal=0.66),
     "cifar10_cnn": Recipe(
         "cifar10_scattering",
         feature_cnn,

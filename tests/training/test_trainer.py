@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import re
 from contextlib import nullcontext
 from functools import partial
@@ -36,6 +37,7 @@ from taut.training import (
     TensorBoardLog,
     TrainingResult,
 )
+from taut.training._batches import check_finite
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
@@ -565,3 +567,13 @@ def test_unknown_ways_to_resume_are_refused():
         PrivateTrainer(model(), LOSS, plan()).fit(data(), resume="maybe")
     with pytest.raises(TypeError, match="plan must be"):
         PrivateTrainer(model(), LOSS, 3)
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.float16, torch.float8_e5m2])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_one_number_that_is_not_finite_is_found_in_every_precision(kind, bad):
+    inputs = torch.ones(3, 50)
+    check_finite((inputs.to(kind), torch.zeros(0, 4)))
+    inputs[2, 31] = bad
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        check_finite((inputs.to(kind),))

@@ -116,6 +116,7 @@ class Replicated(Reduction):
     def __init__(self, model: nn.Module, processes: Processes) -> None:
         super().__init__(model, processes)
         state = [*model.named_parameters(), *model.named_buffers()]
+        # Strides too: values are sent in the order in which they lie in memory.
         processes.check_same(
             "the model", [(name, tuple(t.shape), t.stride(), t.dtype) for name, t in state]
         )
