@@ -601,7 +601,7 @@ def test_generators_of_torch_are_refused():
         ({"clipping": "flat", "max_grad_norm": None}, "max_grad_norm"),
         ({"loss_reduction": "none"}, "loss_reduction must be"),
         ({"noise_multiplier": 0.0}, "noise_multiplier must be"),
-        ({"batch_size": 61}, "at most"),
+        ({"batch_size": 61, "poisson_sampling": False}, "at most"),
     ],
 )
 def test_arguments_that_make_no_sense(options, message):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import logging
 import os
 from collections.abc import Iterator
 from typing import Any, Literal, TypeVar
@@ -17,7 +17,7 @@ from taut.noise import RandomSource
 from taut.training._clipping import Clipping, FlatClip
 from taut.training._distributed import unwrapped
 from taut.training._loader import MicroBatch, PrivateLoader
-from taut.training._loader_checks import check_replaceable, length
+from taut.training._loader_batches import LoaderBatches
 from taut.training._optimizer import PrivateOptimizer
 from taut.training._optimizer_checks import check_optimizer
 from taut.training._plan import Plan
@@ -25,10 +25,12 @@ from taut.training._private_gradient import PrivateGradient
 from taut.training._randomness import split
 from taut.training._recorded_passes import check_detached
 from taut.training._run_ledger import RunLedger
-from taut.training._sampling import FixedSizeSampling, PoissonSampling, Sampling
+from taut.training._sampling import Sampling
 from taut.training._shared_ledger import SharedLedger
 
 __all__ = ["make_private", "make_private_with_epsilon"]
+
+_LOG = logging.getLogger(__name__)
 
 Module = TypeVar("Module", bound=nn.Module)
 Reduction = Literal["mean", "sum"]
@@ -42,6 +44,7 @@ def make_private(
     noise_multiplier: float,
     max_grad_norm: float | None = None,
     poisson_sampling: bool = True,
+    rate: float | None = None,
     loss_reduction: Reduction = "mean",
     max_physical_batch_size: int | None = None,
     clipping: Clipping | str | None = None,
@@ -53,12 +56,16 @@ def make_private(
     Args:
         module: what is trained; the same object is returned.
         optimizer: of the module's parameters.
-        data_loader: its dataset, batch size and fetching are kept, its shuffling is not.
+        data_loader: its dataset, length and fetching are kept, its shuffling is not.
         noise_multiplier: standard deviation of the noise over the clipping norm.
         max_grad_norm: the clipping norm; or `clipping`.
         poisson_sampling: draw every example independently, for add/remove adjacency; otherwise
-            batches of fixed size, for replace-one adjacency, with as many in a pass as
+            batches of fixed size, for replace-one adjacency. A pass has as many batches as
             `data_loader` has.
+        rate: the probability with which Poisson sampling draws an example; by default one over
+            the length of `data_loader`, as in Opacus, so that a pass sees every example once on
+            average. Where the batch size does not divide the number of examples, the expected
+            batch is a little smaller than it, or larger with `drop_last=True`.
         loss_reduction: of the loss in the loop. For "mean", the gradient of a step is a mean over
             the expected batch size, for "sum" it is a sum.
         max_physical_batch_size: larger batches come in parts; `step()` waits for the last one.
@@ -74,7 +81,9 @@ def make_private(
     **Guarantee**: `optimizer.get_epsilon(delta)` bounds what was spent by all steps of this
     optimizer, for a number of steps that does not depend on losses. Steps that do not follow a
     batch of the returned loader are refused. The loss must be a mean (or sum) of terms with one
-    example each; a loss over pairs of examples is not detected.
+    example each; a loss over pairs of examples is not detected. The number of examples, and with
+    it the rate and the expected batch, is taken to be public; a rate that was fixed in advance
+    does not depend on it.
 
     Raises:
         UnsoundConfiguration: if module, optimizer or loader cannot be used with privacy.
@@ -101,16 +110,17 @@ def make_private(
         >>> optimizer.ledger.steps, optimizer.get_epsilon(delta=1e-3) < 4
         (4, True)
     """
+    batches = LoaderBatches.of(data_loader, poisson=poisson_sampling, rate=rate)
     plan = Plan(
-        **_batches(data_loader, poisson_sampling),
-        steps=len(data_loader),  # the ledger counts beyond it: this loop has no planned end
+        **batches.of_plan(),
+        steps=batches.in_pass,  # the ledger counts beyond it: this loop has no planned end
         noise_multiplier=noise_multiplier,
-        delta=min(1e-5, 0.1 / length(data_loader.dataset)),
+        delta=min(1e-5, 0.1 / batches.examples),
         clipping=_clipping(clipping, max_grad_norm),
     )
     choices, noise = split(noise_generator)
     gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
-    loader = _loader(data_loader, plan, plan.sampling, max_physical_batch_size, choices)
+    loader = _loader(data_loader, batches, plan.sampling, max_physical_batch_size, choices)
     count = ledger if isinstance(ledger, RunLedger) else SharedLedger(ledger, plan)
     _check_ledger(count, plan, gradient)
     return module, _joined(optimizer, gradient, count, loader, loss_reduction), loader
@@ -126,6 +136,7 @@ def make_private_with_epsilon(
     epochs: float,
     max_grad_norm: float | None = None,
     poisson_sampling: bool = True,
+    rate: float | None = None,
     loss_reduction: Reduction = "mean",
     max_physical_batch_size: int | None = None,
     clipping: Clipping | str | None = None,
@@ -137,12 +148,13 @@ def make_private_with_epsilon(
     Args:
         module: what is trained; the same object is returned.
         optimizer: of the module's parameters.
-        data_loader: its dataset, batch size and fetching are kept, its shuffling is not.
+        data_loader: its dataset, length and fetching are kept, its shuffling is not.
         target_epsilon: the promise.
         target_delta: the promise.
         epochs: how many passes over the loader there will be; a further one is refused.
         max_grad_norm: as in `make_private`.
         poisson_sampling: as in `make_private`.
+        rate: as in `make_private`.
         loss_reduction: as in `make_private`.
         max_physical_batch_size: as in `make_private`.
         clipping: as in `make_private`.
@@ -174,19 +186,17 @@ def make_private_with_epsilon(
         >>> optimizer.plan.steps
         8
     """
-    batches = _batches(data_loader, poisson_sampling)
-    passes = _validate.positive(epochs=epochs)
-    in_pass = batches["examples"] / batches["batch_size"] if poisson_sampling else len(data_loader)
+    batches = LoaderBatches.of(data_loader, poisson=poisson_sampling, rate=rate)
     plan = Plan(
-        **batches,
-        steps=max(math.ceil(passes * in_pass * (1 - 1e-12)), 1),
+        **batches.of_plan(),
+        steps=batches.steps(_validate.positive(epochs=epochs)),
         epsilon=target_epsilon,
         delta=target_delta,
         clipping=_clipping(clipping, max_grad_norm),
     )
     choices, noise = split(noise_generator)
     gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
-    loader = _loader(data_loader, plan, plan, max_physical_batch_size, choices)
+    loader = _loader(data_loader, batches, plan, max_physical_batch_size, choices)
     count = SharedLedger(ledger, plan, enforce=True)
     return module, _joined(optimizer, gradient, count, loader, loss_reduction), loader
 
@@ -229,18 +239,21 @@ def _gradient(
 
 def _loader(
     data_loader: DataLoader[Any],
-    plan: Plan,
+    batches: LoaderBatches,
     drawn: Plan | Sampling,
     most: int | None,
     choices: RandomSource,
 ) -> _FollowedLoader:
-    return _FollowedLoader.from_data_loader(
+    loader = _FollowedLoader.from_data_loader(
         data_loader,
         drawn,
         max_physical_batch_size=most,
-        steps=None if isinstance(plan.sampling, PoissonSampling) else len(data_loader),
+        steps=batches.in_pass,
         generator=choices,
     )
+    size = data_loader.batch_size
+    _LOG.info("%r, in place of %d batches of %s examples", loader, len(data_loader), size)
+    return loader
 
 
 def _joined(
@@ -255,16 +268,6 @@ def _joined(
     loader.optimizer = private
     gradient.model.train()
     return private
-
-
-def _batches(loader: DataLoader[Any], poisson: bool) -> dict[str, Any]:
-    """Return what a plan says about the batches of a loader."""
-    check_replaceable(loader)
-    return {
-        "examples": length(loader.dataset),
-        "batch_size": loader.batch_size,
-        "sampling": PoissonSampling() if poisson else FixedSizeSampling(),
-    }
 
 
 def _clipping(clipping: Clipping | str | None, norm: float | None) -> Clipping:

@@ -193,6 +193,13 @@ class PrivateLoader:
         """Return the number of logical batches in one pass."""
         return self._pass
 
+    def __repr__(self) -> str:
+        expected = self.sampling.expected_batch_size(self.examples)
+        return (
+            f"<private loader: {len(self)} batches in a pass, {self.sampling!r} of {self.examples} "
+            f"examples, {expected:.6g} expected in a batch>"
+        )
+
     def __iter__(self) -> Iterator[Any]:
         """Yield the collated batches of one pass."""
         for batch in self.microbatches():

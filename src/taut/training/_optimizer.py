@@ -228,11 +228,15 @@ class PrivateOptimizer(Optimizer):
         state = dict(state_dict)
         privacy = state.pop("privacy", None)
         if privacy is not None and self.ledger.history.missing(privacy["runs"]):
-            same = Plan.from_dict(privacy["plan"]).step_loss == self.plan.step_loss
-            if not (same and privacy["has_one_price"]):
+            found = Plan.from_dict(privacy["plan"])
+            if not (found.step_loss == self.plan.step_loss and privacy["has_one_price"]):
                 raise UnsoundConfiguration(
                     "the state comes from a run with another noise, clipping or sampling, whose "
-                    "steps cost something else; keep the ledgers of both runs and add their losses"
+                    f"steps cost something else: noise multiplier {found.noise_multiplier:g} and "
+                    f"{found.sampling!r} there, {self.plan.noise_multiplier:g} and "
+                    f"{self.plan.sampling!r} here; go on with the settings of that run, which "
+                    "make_private takes with its rate=, or keep the ledgers of both runs and add "
+                    "their losses"
                 )
             self.ledger.include(privacy["runs"])
         if privacy is not None:
@@ -247,7 +251,12 @@ class PrivateOptimizer(Optimizer):
         )
 
     def __repr__(self) -> str:
-        return f"PrivateOptimizer({self.inner!r})"
+        plan = self.plan
+        return (
+            f"PrivateOptimizer({self.inner!r}, noise_multiplier={plan.noise_multiplier!r}, "
+            f"clipping={plan.clipping!r}, sampling={plan.sampling!r}, "
+            f"expected_batch_size={plan.batch_size:.6g})"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         raise TypeError("a private optimizer cannot be copied; save its state_dict()")
