@@ -17,6 +17,7 @@ from taut.training import (
     FlatClip,
     Plan,
     PoissonSampling,
+    PrivateLoader,
     PrivateTrainer,
     RunHistory,
     RunLedger,
@@ -269,3 +270,75 @@ def test_trainer_keeps_the_batch_of_its_plan():
     result = PrivateTrainer(model(), torch.nn.CrossEntropyLoss(), plan).fit(data())
     assert (result.steps, plan.batch_size) == (5, 13.0)
     assert "an expected batch of 13 out of 60" in result.statement
+
+
+# --- several runs --------------------------------------------------------------------------------
+
+
+def test_loader_of_an_earlier_run_begins_a_run_of_its_own(caplog):
+    loader = original = DataLoader(data(), batch_size=13, shuffle=True)
+    optimizers, loaders = [], []
+    for _ in range(3):
+        net, optimizer, loader = private(data_loader=loader)
+        optimizers.append(optimizer)
+        loaders.append(loader)
+        run(net, optimizer, loader)
+    assert [optimizer.ledger.steps for optimizer in optimizers] == [5, 5, 5]
+    assert len({optimizer.ledger.history.id for optimizer in optimizers}) == 3
+    assert all(found.sampling == PoissonSampling(rate=1 / 5) for found in loaders)
+    assert all(found.dataset is original.dataset for found in loaders)
+    assert len({id(found) for found in loaders}) == 3
+    assert caplog.text.count("losses of both runs add up") == 2
+    step = taut.gaussian(1.0).poisson(1 / 5)
+    assert sum((o.loss for o in optimizers[1:]), optimizers[0].loss) == 15 * step
+
+
+def test_loader_of_an_earlier_run_has_the_rate_of_the_original():
+    _, _, first = private(rate=0.9)
+    _, optimizer, second = private(data_loader=first)
+    assert second.sampling == optimizer.plan.sampling == PoissonSampling(rate=1 / 5)
+    _, _, third = promised_again(second)
+    assert (len(third), third.plan.steps) == (5, 10)
+
+
+def promised_again(loader):
+    net = model()
+    return make_private_with_epsilon(
+        module=net, optimizer=sgd(net), data_loader=loader, target_epsilon=3.0, target_delta=1e-3,
+        epochs=2, max_grad_norm=0.5,
+    )  # fmt: skip
+
+
+def test_runs_with_one_ledger_are_counted_together(tmp_path):
+    loader = DataLoader(data(), batch_size=13)
+    for _ in range(2):
+        net, optimizer, loader = private(data_loader=loader, ledger=tmp_path / "steps.jsonl")
+        run(net, optimizer, loader)
+        optimizer.ledger.close()
+    assert optimizer.ledger.steps == 10
+
+
+def test_earlier_run_goes_on_with_its_own_loader():
+    net, optimizer, loader = private()
+    private(data_loader=loader)
+    run(net, optimizer, loader)
+    assert optimizer.ledger.steps == 5
+
+
+def test_loader_without_an_original_is_refused_with_the_way_out():
+    plan = Plan(
+        examples=60, batch_size=13, epochs=1, noise_multiplier=1.0, delta=1e-3,
+        clipping=FlatClip(0.5),
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"DataLoader\(loader\.dataset, batch_size=13\)"):
+        private(data_loader=PrivateLoader(data(), plan))
+    with pytest.raises(ValueError, match="must be a DataLoader of torch"):
+        private(data_loader=[1, 2, 3])
+
+
+def test_optimizer_of_an_earlier_run_is_refused_with_the_way_out():
+    net, optimizer, loader = private()
+    optimizer.remove()
+    with pytest.raises(UnsoundConfiguration, match=r"optimizer\.inner"):
+        private(net=net, optimizer=optimizer, data_loader=loader)
+    private(net=net, optimizer=optimizer.inner, data_loader=loader)

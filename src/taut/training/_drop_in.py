@@ -40,7 +40,7 @@ def make_private(
     *,
     module: Module,
     optimizer: Optimizer,
-    data_loader: DataLoader[Any],
+    data_loader: DataLoader[Any] | PrivateLoader,
     noise_multiplier: float,
     max_grad_norm: float | None = None,
     poisson_sampling: bool = True,
@@ -56,7 +56,9 @@ def make_private(
     Args:
         module: what is trained; the same object is returned.
         optimizer: of the module's parameters.
-        data_loader: its dataset, length and fetching are kept, its shuffling is not.
+        data_loader: its dataset, length and fetching are kept, its shuffling is not. For the loader
+            of an earlier run, the one that was given there is meant; the losses of both runs add
+            up.
         noise_multiplier: standard deviation of the noise over the clipping norm.
         max_grad_norm: the clipping norm; or `clipping`.
         poisson_sampling: draw every example independently, for add/remove adjacency; otherwise
@@ -110,7 +112,8 @@ def make_private(
         >>> optimizer.ledger.steps, optimizer.get_epsilon(delta=1e-3) < 4
         (4, True)
     """
-    batches = LoaderBatches.of(data_loader, poisson=poisson_sampling, rate=rate)
+    given = _given(data_loader)
+    batches = LoaderBatches.of(given, poisson=poisson_sampling, rate=rate)
     plan = Plan(
         **batches.of_plan(),
         steps=batches.in_pass,  # the ledger counts beyond it: this loop has no planned end
@@ -120,7 +123,7 @@ def make_private(
     )
     choices, noise = split(noise_generator)
     gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
-    loader = _loader(data_loader, batches, plan.sampling, max_physical_batch_size, choices)
+    loader = _loader(given, batches, plan.sampling, max_physical_batch_size, choices)
     count = ledger if isinstance(ledger, RunLedger) else SharedLedger(ledger, plan)
     _check_ledger(count, plan, gradient)
     return module, _joined(optimizer, gradient, count, loader, loss_reduction), loader
@@ -130,7 +133,7 @@ def make_private_with_epsilon(
     *,
     module: Module,
     optimizer: Optimizer,
-    data_loader: DataLoader[Any],
+    data_loader: DataLoader[Any] | PrivateLoader,
     target_epsilon: float,
     target_delta: float,
     epochs: float,
@@ -148,7 +151,7 @@ def make_private_with_epsilon(
     Args:
         module: what is trained; the same object is returned.
         optimizer: of the module's parameters.
-        data_loader: its dataset, length and fetching are kept, its shuffling is not.
+        data_loader: as in `make_private`.
         target_epsilon: the promise.
         target_delta: the promise.
         epochs: how many passes over the loader there will be; a further one is refused.
@@ -186,7 +189,8 @@ def make_private_with_epsilon(
         >>> optimizer.plan.steps
         8
     """
-    batches = LoaderBatches.of(data_loader, poisson=poisson_sampling, rate=rate)
+    given = _given(data_loader)
+    batches = LoaderBatches.of(given, poisson=poisson_sampling, rate=rate)
     plan = Plan(
         **batches.of_plan(),
         steps=batches.steps(_validate.positive(epochs=epochs)),
@@ -196,7 +200,7 @@ def make_private_with_epsilon(
     )
     choices, noise = split(noise_generator)
     gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
-    loader = _loader(data_loader, batches, plan, max_physical_batch_size, choices)
+    loader = _loader(given, batches, plan, max_physical_batch_size, choices)
     count = SharedLedger(ledger, plan, enforce=True)
     return module, _joined(optimizer, gradient, count, loader, loss_reduction), loader
 
@@ -205,6 +209,8 @@ class _FollowedLoader(PrivateLoader):
     """Tells an optimizer about every batch before the loop gets it."""
 
     optimizer: PrivateOptimizer
+    given: DataLoader[Any]
+    """The loader of torch whose place this one takes."""
 
     def microbatches(self) -> Iterator[MicroBatch]:
         """Yield the physical batches of one pass that hold examples."""
@@ -215,12 +221,34 @@ class _FollowedLoader(PrivateLoader):
                 yield part
 
 
+def _given(loader: DataLoader[Any] | PrivateLoader) -> DataLoader[Any]:
+    """Return the loader of torch that batches are to be like."""
+    if not isinstance(loader, PrivateLoader):
+        return loader
+    if not isinstance(loader, _FollowedLoader):
+        size = round(loader.sampling.expected_batch_size(loader.examples))
+        raise _validate.WrongType(
+            f"data_loader must be a DataLoader of torch, got {loader!r}, which belongs to another "
+            f"plan; give DataLoader(loader.dataset, batch_size={size})"
+        )
+    _LOG.warning(
+        "data_loader belongs to an earlier private run; a run of its own begins with the loader "
+        "that was given there. Its get_epsilon counts its own steps: the losses of both runs add "
+        "up for whoever sees both, or the better of them. One file as ledger= counts them together"
+    )
+    return loader.given
+
+
 def _gradient(
     module: nn.Module, optimizer: Optimizer, plan: Plan, reduction: Reduction, noise: RandomSource
 ) -> PrivateGradient:
     if reduction not in ("mean", "sum"):
         raise ValueError(
             f"loss_reduction must be 'mean' or 'sum', got loss_reduction={reduction!r}"
+        )
+    if isinstance(optimizer, PrivateOptimizer):
+        raise UnsoundConfiguration(
+            "optimizer belongs to an earlier private run; give the one inside, optimizer.inner"
         )
     check_detached(unwrapped(module))
     check_optimizer(module, optimizer)
@@ -251,7 +279,7 @@ def _loader(
         steps=batches.in_pass,
         generator=choices,
     )
-    size = data_loader.batch_size
+    loader.given, size = data_loader, data_loader.batch_size
     _LOG.info("%r, in place of %d batches of %s examples", loader, len(data_loader), size)
     return loader
 
