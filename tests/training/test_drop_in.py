@@ -597,7 +597,9 @@ def test_generators_of_torch_are_refused():
     [
         ({"max_grad_norm": None}, "either max_grad_norm or clipping"),
         ({"clipping": FlatClip(1.0)}, "either max_grad_norm or clipping"),
-        ({"clipping": "per_layer"}, "clipping='flat' and max_grad_norm"),
+        ({"clipping": 1.0}, "either max_grad_norm or clipping"),
+        ({"clipping": 1.0, "max_grad_norm": None}, "must be a Clipping"),
+        ({"clipping": "per layer"}, "clipping='flat' and max_grad_norm"),
         ({"clipping": "flat", "max_grad_norm": None}, "max_grad_norm"),
         ({"loss_reduction": "none"}, "loss_reduction must be"),
         ({"noise_multiplier": 0.0}, "noise_multiplier must be"),

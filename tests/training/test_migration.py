@@ -342,3 +342,89 @@ def test_optimizer_of_an_earlier_run_is_refused_with_the_way_out():
     with pytest.raises(UnsoundConfiguration, match=r"optimizer\.inner"):
         private(net=net, optimizer=optimizer, data_loader=loader)
     private(net=net, optimizer=optimizer.inner, data_loader=loader)
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_first": True},
+        {"grad_sample_mode": "hooks"},
+        {"grad_sample_mode": "functorch"},
+        {"grad_sample_mode": "ew"},
+        {"secure_mode": True},
+        {"clipping": "flat", "batch_first": True, "grad_sample_mode": "hooks"},
+    ],
+)
+def test_arguments_that_change_nothing_are_accepted(options):
+    plain, also = private()[1].plan, private(**options)[1].plan
+    assert also == plain
+    assert promised(data(), **options)[1].plan == promised(data())[1].plan
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"accountant": "rdp"}, "leave accountant out.*no accountant to choose"),
+        ({"alphas": [2, 3]}, "leave alphas out.*no accountant to choose"),
+        ({"epsilon_tolerance": 0.01}, "leave epsilon_tolerance out"),
+        ({"batch_first": False}, "first dimension .* transpose inside"),
+        ({"criterion": torch.nn.CrossEntropyLoss()}, "leave criterion out.*three values"),
+        ({"grad_sample_mode": "ghost"}, "leave grad_sample_mode out.*three values"),
+        ({"grad_sample_mode": "ghost_fsdp"}, "leave grad_sample_mode out"),
+        ({"grad_sample_mode": "no_op"}, "leave grad_sample_mode out"),
+        ({"secure_mode": False}, "SeededForExperiments"),
+        ({"clipping": "per_layer"}, r"GroupClip\(0\.5\)"),
+        ({"clipping": "adaptive"}, r"QuantileClip\(0\.5\)"),
+        ({"clipping": "automatic"}, "clipping must be 'flat' or a Clipping"),
+    ],
+)
+@pytest.mark.parametrize("make", [private, lambda **options: promised(data(), **options)])
+def test_arguments_that_change_something_are_answered(make, options, message):
+    with pytest.raises(ValueError, match=message):
+        make(**options)
+
+
+@pytest.mark.parametrize("make", [private, lambda **options: promised(data(), **options)])
+def test_arguments_that_nobody_has_are_type_errors(make):
+    with pytest.raises(TypeError, match="no argument 'max_grad_nrom'"):
+        make(max_grad_nrom=1.0)
+
+
+ADAPTIVE = {
+    "clipping": "adaptive",
+    "target_unclipped_quantile": 0.5,
+    "clipbound_learning_rate": 0.2,
+    "max_clipbound": 10.0,
+    "min_clipbound": 0.1,
+    "unclipped_num_std": 3.0,
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"clipping": "per_layer", "max_grad_norm": 1.0},
+        {"clipping": "per_layer", "max_grad_norm": [0.1, 0.2, 0.3, 0.4]},
+        {"max_grad_norm": (0.1, 0.2, 0.3, 0.4)},
+        ADAPTIVE,
+    ],
+    ids=["per layer", "per parameter", "list without a name", "adaptive"],
+)
+def test_clipping_that_an_answer_names_can_be_given(options):
+    with pytest.raises(ValueError, match="give clipping=") as refused:
+        private(**options)
+    module = model()
+    written = str(refused.value).split("give clipping=")[1].split(", or clipping=")[0]
+    clipping = eval(written.split(", which")[0], vars(taut.training) | {"module": module})
+    net, optimizer, loader = private(net=module, clipping=clipping, max_grad_norm=None)
+    run(net, optimizer, loader)
+    assert optimizer.ledger.steps == 5
+    if options is ADAPTIVE:
+        assert (clipping.norm, clipping.quantile, clipping.learning_rate) == (0.5, 0.5, 0.2)
+        assert (clipping.bounds, clipping.count_noise) == ((0.1, 10.0), 3.0)
+    elif options["max_grad_norm"] != 1.0:
+        sizes = {name: p.numel() for name, p in module.named_parameters()}
+        assert [share.bound for share in clipping.shares(sizes)] == [0.1, 0.2, 0.3, 0.4]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack
 
 from torch import nn
 from torch.optim import Optimizer
@@ -14,10 +14,11 @@ from torch.utils.data import DataLoader
 from taut import _validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource
-from taut.training._clipping import Clipping, FlatClip
+from taut.training._clipping import Clipping
 from taut.training._distributed import unwrapped
 from taut.training._loader import MicroBatch, PrivateLoader
 from taut.training._loader_batches import LoaderBatches
+from taut.training._opacus_arguments import OpacusArguments, clipping_of, settle
 from taut.training._optimizer import PrivateOptimizer
 from taut.training._optimizer_checks import check_optimizer
 from taut.training._plan import Plan
@@ -50,6 +51,7 @@ def make_private(
     clipping: Clipping | str | None = None,
     ledger: str | os.PathLike[str] | RunLedger | None = None,
     noise_generator: RandomSource | None = None,
+    **elsewhere: Unpack[OpacusArguments],
 ) -> tuple[Module, PrivateOptimizer, PrivateLoader]:
     """Make a training loop private, with given noise and no end that is known in advance.
 
@@ -71,9 +73,12 @@ def make_private(
         loss_reduction: of the loss in the loop. For "mean", the gradient of a step is a mean over
             the expected batch size, for "sum" it is a sum.
         max_physical_batch_size: larger batches come in parts; `step()` waits for the last one.
-        clipping: instead of `max_grad_norm`; or "flat" beside it, as in Opacus.
+        clipping: instead of `max_grad_norm`; or "flat" beside it, as in Opacus, whose "per_layer"
+            is `GroupClip` and whose "adaptive" is `QuantileClip`.
         ledger: a file that counts steps through crashes, or a ledger for the same step.
         noise_generator: of noise and choices, by default the secure one.
+        elsewhere: further arguments of Opacus: those that change nothing are accepted, the
+            others refused with what to write here.
 
     Returns:
         the module, the optimizer and the loader for the loop, which stays as it was. A batch
@@ -112,6 +117,7 @@ def make_private(
         >>> optimizer.ledger.steps, optimizer.get_epsilon(delta=1e-3) < 4
         (4, True)
     """
+    settle(elsewhere, clipping, max_grad_norm)
     given = _given(data_loader)
     batches = LoaderBatches.of(given, poisson=poisson_sampling, rate=rate)
     plan = Plan(
@@ -119,7 +125,7 @@ def make_private(
         steps=batches.in_pass,  # the ledger counts beyond it: this loop has no planned end
         noise_multiplier=noise_multiplier,
         delta=min(1e-5, 0.1 / batches.examples),
-        clipping=_clipping(clipping, max_grad_norm),
+        clipping=clipping_of(clipping, max_grad_norm),
     )
     choices, noise = split(noise_generator)
     gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
@@ -145,6 +151,7 @@ def make_private_with_epsilon(
     clipping: Clipping | str | None = None,
     ledger: str | os.PathLike[str] | None = None,
     noise_generator: RandomSource | None = None,
+    **elsewhere: Unpack[OpacusArguments],
 ) -> tuple[Module, PrivateOptimizer, PrivateLoader]:
     """Make a training loop private, with the least noise for a promise over some epochs.
 
@@ -163,6 +170,7 @@ def make_private_with_epsilon(
         clipping: as in `make_private`.
         ledger: a file that counts steps through crashes.
         noise_generator: as in `make_private`.
+        elsewhere: as in `make_private`.
 
     Returns:
         as `make_private`.
@@ -189,6 +197,7 @@ def make_private_with_epsilon(
         >>> optimizer.plan.steps
         8
     """
+    settle(elsewhere, clipping, max_grad_norm)
     given = _given(data_loader)
     batches = LoaderBatches.of(given, poisson=poisson_sampling, rate=rate)
     plan = Plan(
@@ -196,7 +205,7 @@ def make_private_with_epsilon(
         steps=batches.steps(_validate.positive(epochs=epochs)),
         epsilon=target_epsilon,
         delta=target_delta,
-        clipping=_clipping(clipping, max_grad_norm),
+        clipping=clipping_of(clipping, max_grad_norm),
     )
     choices, noise = split(noise_generator)
     gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
@@ -296,29 +305,6 @@ def _joined(
     loader.optimizer = private
     gradient.model.train()
     return private
-
-
-def _clipping(clipping: Clipping | str | None, norm: float | None) -> Clipping:
-    if isinstance(clipping, str):
-        return _named_clipping(clipping, norm)
-    if (clipping is None) == (norm is None):
-        raise ValueError(
-            f"give either max_grad_norm or clipping, got max_grad_norm={norm!r} and "
-            f"clipping={clipping!r}"
-        )
-    if clipping is not None:
-        return clipping
-    return FlatClip(_validate.positive(max_grad_norm=norm))
-
-
-def _named_clipping(name: str, norm: float | None) -> Clipping:
-    """Return the clipping that Opacus calls `name`."""
-    if name != "flat":
-        raise ValueError(
-            f"clipping must be 'flat' or a Clipping, got clipping={name!r}; clip whole gradients "
-            "with clipping='flat' and max_grad_norm, or give a Clipping such as FlatClip(1.0)"
-        )
-    return FlatClip(_validate.positive(max_grad_norm=norm))
 
 
 def _check_ledger(ledger: RunLedger, plan: Plan, gradient: PrivateGradient) -> None:
