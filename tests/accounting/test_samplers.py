@@ -12,6 +12,35 @@ def runs():
     return taut.compare_samplers(1.0, **RUN)
 
 
+@pytest.fixture(scope="module")
+def masked():
+    return taut.compare_samplers(1.0, **RUN, mask=taut.Mask())
+
+
+def test_every_row_is_the_run_that_was_asked_for(runs):
+    first, rate = runs.runs[0], RUN["batch_size"] / RUN["population"]
+    assert first.sampler == "Poisson"
+    assert first.loss == RUN["steps"] * taut.gaussian(1.0).poisson(rate)
+    assert {run.sampler for run in runs.runs} == {"Poisson", "fixed size", "shuffled epochs"}
+    assert runs.others == ()
+
+
+def test_other_runs_stand_apart_and_are_called_so(runs, masked):
+    assert [run.epsilon for run in masked.runs] == [run.epsilon for run in runs.runs]
+    assert [run.sampler for run in masked.others] == ["equal-compute Poisson", "twice sampled"]
+    assert all(run.assumes.startswith("another run: ") for run in masked.others)
+    above, below = str(masked).split("other runs than the one above")
+    assert "equal-compute" not in above
+    assert above.strip() == str(runs)
+    assert "equal-compute Poisson" in below
+    assert "noise multiplier 2," in below
+
+
+def test_samplers_of_most_records_need_no_mask():
+    runs = taut.compare_samplers(1.0, **{**RUN, "batch_size": 6_000, "steps": 10})
+    assert runs["Poisson"].loss == 10 * taut.gaussian(1.0).poisson(0.6)
+
+
 def test_known_epsilons(runs):
     assert runs["Poisson, add_remove"].epsilon.upper == pytest.approx(1.8282, rel=1e-3)
     assert runs["fixed size, add_remove"].epsilon.upper == pytest.approx(13.36, rel=1e-3)
@@ -19,26 +48,27 @@ def test_known_epsilons(runs):
     assert runs["shuffled"].epsilon.upper == ten_epochs.epsilon(1e-5)
 
 
-def test_equal_compute_beats_twice_sampling(runs):
-    assert runs["equal-compute Poisson"].epsilon.upper < runs["twice sampled"].epsilon.upper
+def test_equal_compute_beats_twice_sampling(masked):
+    assert masked["equal-compute Poisson"].epsilon.upper < masked["twice sampled"].epsilon.upper
 
 
-def test_sorted_by_epsilon(runs):
-    uppers = [run.epsilon.upper for run in runs.runs]
-    assert uppers == sorted(uppers)
+def test_sorted_by_epsilon(masked):
+    for runs in (masked.runs, masked.others):
+        uppers = [run.epsilon.upper for run in runs]
+        assert uppers == sorted(uppers)
 
 
-def test_every_run_is_recomputable(runs):
-    for run in runs.runs:
+def test_every_run_is_recomputable(masked):
+    for run in (*masked.runs, *masked.others):
         assert run.loss.epsilon_bounds(run.delta) == run.epsilon
         assert run.loss == run.loss_of(run.steps)
         again = taut.PrivacyLoss.from_dict(run.loss.to_dict())
         assert again == run.loss
 
 
-def test_table_names_relation_and_assumptions(runs):
-    table = str(runs)
-    for run in runs.runs:
+def test_table_names_relation_and_assumptions(masked):
+    table = str(masked)
+    for run in (*masked.runs, *masked.others):
         assert str(run.adjacency) in table
         assert run.assumes in table
     assert "no amplification is claimed" in table
@@ -49,9 +79,11 @@ def test_epochs_are_rounded_up():
     assert runs["shuffled"].loss == 2 * taut.gaussian(1.0, adjacency="zero_out")
 
 
-def test_dictionary(runs):
-    rows = runs.to_dict()["runs"]
-    assert len(rows) == len(runs.runs)
+def test_dictionary(masked):
+    data = masked.to_dict()
+    rows = data["runs"]
+    assert len(rows) == len(masked.runs)
+    assert [row["sampler"] for row in data["others"]] == [run.sampler for run in masked.others]
     assert {"sampler", "adjacency", "epsilon", "delta", "assumes", "loss"} == set(rows[0])
 
 
@@ -67,7 +99,7 @@ def test_unknown_sampler(runs):
         ({"batch_size": 0}, "batch_size"),
         ({"steps": 0}, "steps"),
         ({"delta": 1.0}, "delta"),
-        ({"batch_size": 6_000}, "record rate of 1.2"),
+        ({"batch_size": 6_000, "mask": taut.Mask()}, "record rate of 1.2"),
     ],
 )
 def test_bad_arguments(change, message):

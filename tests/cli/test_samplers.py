@@ -12,12 +12,26 @@ def test_is_the_library_answer(run_json):
     assert run_json(RUN) == expected.to_dict()
 
 
+def test_first_rows_are_the_run_that_was_asked_for(run):
+    heading, first, *_ = run(RUN).stdout.splitlines()
+    assert heading.split() == ["epsilon", "sampler", "adjacency", "assumes"]
+    assert first.split()[1:3] == ["Poisson", "add_remove"]
+    assert "twice sampled" not in run(RUN).stdout
+
+
 def test_table_names_every_sampler_and_relation(run):
     page = run(RUN).stdout
-    for word in ("Poisson", "fixed size", "shuffled epochs", "twice sampled", "equal-compute"):
+    for word in ("Poisson", "fixed size", "shuffled epochs"):
         assert word in page
     for relation in ("add_remove", "replace", "zero_out"):
         assert relation in page
+
+
+def test_other_runs_are_a_table_of_their_own(run):
+    above, below = run(f"{RUN} --mask-rate 0.5").stdout.split("Other runs than the one above:")
+    assert above.strip() == run(RUN).stdout.strip()
+    for word in ("twice sampled", "equal-compute"):
+        assert word in below
 
 
 def test_mask_can_be_chosen(run_json):
@@ -27,10 +41,14 @@ def test_mask_can_be_chosen(run_json):
     )
 
     def twice(answer):
-        (row,) = [row for row in answer["runs"] if row["sampler"] == "twice sampled"]
+        (row,) = [row for row in answer["others"] if row["sampler"] == "twice sampled"]
         return row["epsilon"]["upper"]
 
     assert twice(fine) < twice(coarse)
+
+
+def test_mask_without_a_rate_is_refused(refusal):
+    assert "--mask-rate" in refusal(f"{RUN} --clip-inf 0.2")
 
 
 def test_plot(run, tmp_path):

@@ -19,6 +19,18 @@ def test_draws_a_file(tmp_path):
     assert len(text) > 5_000
 
 
+def test_other_runs_are_called_so(tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "samplers.svg"
+    plot_samplers(RUNS, path)
+    assert "another run" not in path.read_text()
+    masked = taut.compare_samplers(
+        2.0, batch_size=10, population=1_000, steps=50, delta=1e-5, mask=taut.Mask()
+    )
+    plot_samplers(masked, path)
+    assert path.read_text().count("(another run)") == 2
+
+
 def test_without_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"taut\[report\]"):

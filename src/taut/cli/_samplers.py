@@ -2,7 +2,7 @@
 
 import json as json_format
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ import taut
 from taut._rounding import round_up
 from taut.cli._page import json_numbers, mistakes_explained
 from taut.cli._run_options import DeltaOption, JsonOption
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def samplers(
@@ -20,14 +23,23 @@ def samplers(
     steps: Annotated[int, typer.Option(help="Number of steps.")],
     delta: DeltaOption,
     mask_rate: Annotated[
-        float, typer.Option(help="Twice sampling: probability of a coordinate.")
-    ] = 0.5,
+        float | None,
+        typer.Option(
+            help="Also show twice sampling with this probability of a coordinate, and the plain "
+            "run of equal cost: other runs than the one that is asked for."
+        ),
+    ] = None,
     clip_inf: Annotated[
-        float, typer.Option(help="Twice sampling: bound on a coordinate, over the clipping norm.")
-    ] = 0.1,
+        float | None,
+        typer.Option(
+            help="Twice sampling: bound on a coordinate, over the clipping norm.",
+            show_default="0.1",
+        ),
+    ] = None,
     dimension: Annotated[
-        int, typer.Option(help="Twice sampling: number of coordinates.")
-    ] = 1_000_000,
+        int | None,
+        typer.Option(help="Twice sampling: number of coordinates.", show_default="1000000"),
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw epsilon against steps here.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -42,20 +54,42 @@ def samplers(
             population=population,
             steps=steps,
             delta=delta,
-            mask=taut.Mask(mask_rate, clip_inf, dimension),
+            mask=_mask(mask_rate, clip_inf, dimension),
         )
         if json:
             print(json_format.dumps(json_numbers(comparison.to_dict()), indent=2))
         else:
-            _print_table(comparison)
+            _print_tables(comparison)
         if plot is not None:
             from taut.report import plot_samplers
 
             plot_samplers(comparison, plot)
 
 
-def _print_table(comparison: "taut.SamplerComparison") -> None:
+def _mask(rate: float | None, clip_inf: float | None, dimension: int | None) -> "taut.Mask | None":
+    if rate is not None:
+        default = taut.Mask()
+        bound = default.clip_inf if clip_inf is None else clip_inf
+        return taut.Mask(rate, bound, default.dimension if dimension is None else dimension)
+    if clip_inf is not None or dimension is not None:
+        raise ValueError(
+            "--clip-inf and --dimension are about twice sampling; add --mask-rate, such as "
+            "--mask-rate 0.5"
+        )
+    return None
+
+
+def _print_tables(comparison: "taut.SamplerComparison") -> None:
     from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.print(_table(comparison.runs))
+    if comparison.others:
+        console.print("\nOther runs than the one above:")
+        console.print(_table(comparison.others))
+
+
+def _table(runs: "tuple[taut.SampledRun, ...]") -> "Table":
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -63,6 +97,6 @@ def _print_table(comparison: "taut.SamplerComparison") -> None:
     table.add_column("sampler", no_wrap=True)
     table.add_column("adjacency", no_wrap=True)
     table.add_column("assumes", overflow="fold")
-    for run in comparison.runs:
+    for run in runs:
         table.add_row(round_up(run.epsilon.upper, 5), run.sampler, str(run.adjacency), run.assumes)
-    Console(highlight=False, markup=False, emoji=False).print(table)
+    return table

@@ -32,6 +32,8 @@ def plot_samplers(comparison: SamplerComparison, path: Path | str) -> None:
     axes = figure.subplots()
     for run in reversed(comparison.runs):
         _draw(axes, run)
+    for run in comparison.others:
+        _draw(axes, run, linestyle="dotted", note=" (another run)")
     axes.set(
         xscale="log",
         yscale="log",
@@ -44,10 +46,11 @@ def plot_samplers(comparison: SamplerComparison, path: Path | str) -> None:
     figure.savefig(path)
 
 
-def _draw(axes: Axes, run: SampledRun) -> None:
+def _draw(axes: Axes, run: SampledRun, linestyle: str = "solid", note: str = "") -> None:
     """Draw one sampler; a run too short to lose anything has no place on a logarithmic axis."""
     steps = np.unique(np.geomspace(1, run.steps, _POINTS).astype(int)).tolist()
     epsilons = [run.loss_of(n).epsilon(run.delta, tolerance=1e-2) for n in steps]
     shown = [(n, e) for n, e in zip(steps, epsilons, strict=True) if e > 0]
     if shown:
-        axes.plot(*zip(*shown, strict=True), marker=".", label=f"{run.sampler}, {run.adjacency}")
+        label = f"{run.sampler}, {run.adjacency}{note}"
+        axes.plot(*zip(*shown, strict=True), marker=".", linestyle=linestyle, label=label)
