@@ -1,5 +1,14 @@
 """Private training with PyTorch: plan, sample, clip, add noise, step."""
 
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ModuleNotFoundError(
+        "taut.training needs PyTorch; install it with: pip install 'taut[torch]'", name="torch"
+    ) from None
+
 from taut.training._basis_noise import BasisNoise
 from taut.training._callbacks import Callback, CSVLog, StepEnd, TensorBoardLog
 from taut.training._check_model import check_model
