@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
+from training.ranks import in_processes
 from training.runs import data, leave_out_noise, model, sgd, weights
 
 import taut
@@ -166,6 +167,29 @@ def test_sums_are_divided_by_the_expected_batch(monkeypatch):
     (functional.cross_entropy(plain(inputs), labels, reduction="sum") / 12).backward()
     by_hand.step()
     assert torch.allclose(weights(ours), weights(plain), atol=1e-5)
+
+
+def full_step(_rank):
+    """Return rate, steps and weights after one step on all examples, in one of two processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        leave_out_noise(patch)
+        patch.setattr(PoissonSampling, "draw", lambda _, n, *__: np.arange(n))
+        net = model()
+        _, optimizer, loader = private(net=net, optimizer=sgd(net, lr=0.1), max_grad_norm=1e6)
+        x, y = next(iter(loader))
+        functional.cross_entropy(net(x), y).backward()
+        optimizer.step()
+    return loader.sampling.rate, len(loader), len(x), weights(net)
+
+
+def test_two_processes_divide_by_the_same_expected_batch():
+    inputs, labels = data().tensors
+    plain = model()
+    (functional.cross_entropy(plain(inputs), labels, reduction="sum") / 12).backward()
+    sgd(plain, lr=0.1).step()
+    for rate, steps, own, found in in_processes(full_step):
+        assert (rate, steps, own) == (1 / 5, 5, 30)
+        assert torch.allclose(found, weights(plain), atol=1e-5)
 
 
 def test_noise_is_divided_by_the_expected_batch(monkeypatch):
