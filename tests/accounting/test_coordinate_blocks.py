@@ -181,3 +181,18 @@ def test_calibration_follows_upper_bounds_alone():
         delta=1e-5,
     )
     assert 2.0 * (1 - 1e-3) <= found.epsilon.upper <= 2.0
+
+
+@pytest.mark.parametrize("steps", [1, 30])
+@pytest.mark.parametrize("delta", [1e-6, 0.05])
+@pytest.mark.parametrize("noise", [0.4, 1.0])
+def test_both_relations_cost_as_much_as_the_worse_half(steps, delta, noise):
+    """A half that is not asked because it cannot decide would not have decided."""
+    sigmas = [noise * sigma for sigma in (1.236, 0.6411, 0.3194)]
+    both, *halves = (
+        (steps * taut.twice_sampled_blocks(0.1, 0.5, sigmas, adjacency=relation, **THREE))
+        for relation in ("add_remove", "add", "remove")
+    )
+    worse = max(half.epsilon_bounds(delta, 1e-3).upper for half in halves)
+    assert both.epsilon_bounds(delta, 1e-3).upper == pytest.approx(worse, rel=2e-3)
+    assert both.epsilon_bounds(delta, 1e-3).lower == 0

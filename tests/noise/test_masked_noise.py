@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from taut.accounting._composer import LatticeEngine
 from taut.accounting._vertex import vertex
 from taut.errors import InfeasibleBudget
 from taut.noise import optimal_masked_noise
@@ -101,6 +102,25 @@ class TestAtAPromise:
         )  # fmt: skip
         assert 4.0 * (1 - 2e-3) <= noise.loss.epsilon(1e-5) <= 4.0
         assert noise.total_variance < 0.97 * noise.proportional_variance
+
+    def test_three_blocks_compose_few_lattices(self, monkeypatch):
+        """The half that cannot decide is not composed."""
+        composed = []
+        compose = LatticeEngine._compose
+
+        def counted(engine, window, step):
+            composed.append(step)
+            return compose(engine, window, step)
+
+        monkeypatch.setattr(LatticeEngine, "_compose", counted)
+        noise = optimal_masked_noise(
+            [50, 200, 750], l2=[1.0, 0.5, 0.25], linf=[0.5, 0.1, 0.02], record_rate=0.05,
+            coordinate_rate=0.25, steps=10, epsilon=5.855, delta=1e-6,
+        )  # fmt: skip
+        assert len(composed) < 40
+        assert noise.scales == pytest.approx([0.507316429, 0.177236535, 0.0802343402], rel=1e-4)
+        assert noise.total_variance == pytest.approx(23.9792179, rel=1e-4)
+        assert 5.855 * (1 - 1e-3) <= noise.loss.epsilon(1e-6) <= 5.855
 
     def test_one_block(self):
         noise = optimal_masked_noise(

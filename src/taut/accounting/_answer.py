@@ -38,7 +38,8 @@ def _epsilon_bounds(sums: Sequence[HalfSum], delta: float, tolerance: float) -> 
     for question in questions[1:]:
         # A rough look settles most races; only a close one is run to the end.
         floor = max(answer.bounds.lower for answer in answers)
-        if not question.stays_below(floor):
+        above = max(answer.bounds.upper for answer in answers)
+        if not (question.stays_below(floor) or question.adds_nothing_above(above)):
             answers.append(question.answer(tolerance))
     answer = _worst(answers)
     lower, upper = answer.bounds

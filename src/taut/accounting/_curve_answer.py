@@ -65,6 +65,20 @@ class EpsilonWithCurves:
         """Return whether the Renyi route alone proves an answer of at most ``epsilon``."""
         return self.ceiling <= epsilon
 
+    def adds_nothing_above(self, upper: float) -> bool:
+        """Return whether little work proves that ``upper`` is all that this half could change.
+
+        Without pairs its lower bound is zero, so that only an upper bound above ``upper`` counts.
+        """
+        if self._part.terms:
+            return False
+        if self.ceiling <= upper:
+            return True
+        dominating = self._part.dominating
+        return (
+            dominating is not None and EpsilonOfPairs(dominating, self._delta, 1.0).ceiling <= upper
+        )
+
     def _dominating(self, known: float, tolerance: float) -> float:
         """Return the epsilon of the dominating pairs, infinite if it cannot be below `known`."""
         dominating = self._part.dominating

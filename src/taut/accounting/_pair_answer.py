@@ -119,6 +119,10 @@ class EpsilonOfPairs:
             return False
         return self._engine().stays_below(self._delta, epsilon)
 
+    def adds_nothing_above(self, upper: float) -> bool:
+        """Return False: a half of pairs can always raise the lower bound."""
+        return False
+
     def _engine(self) -> LatticeEngine:
         return LatticeEngine(self._part.terms, self._scout, self._saddle, self._tail)
 
