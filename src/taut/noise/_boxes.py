@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike
 from taut import _validate
 from taut.accounting import Adjacency
 from taut.noise._clipping import Matrix, Vector, clip_linf, project_l2_box, row_norms
+from taut.noise._named_tables import checked_names
 from taut.noise._sets import (
     SMALLEST_IN_BASIS,
     Outline,
@@ -33,10 +35,13 @@ class Box(SensitivitySet):
     """All vectors with |s_i| <= widths_i: coordinate i changes by at most ``widths[i]``.
 
     Args:
-        widths: the sensitivity of every coordinate (of every coefficient, if there is a basis).
+        widths: the sensitivity of every coordinate (of every coefficient, if there is a basis); a
+            mapping gives them by the names of columns. Bounds that are not alike on both sides are
+            `Ranges`.
         basis: a matrix with orthonormal columns; coefficients are the products with them.
         l2: a bound on the l2 norm of the whole, if it is below that of ``widths``: queries that are
-            *coupled*, such as a histogram, need far less noise with it.
+            *coupled* need far less noise with it. A histogram, where a record is in one cell, is
+            a `Histogram`, and needs less still.
         l1: the same for the l1 norm (of the coefficients).
         allow_zero: whether a width of zero is meant. No noise is added there, and the released
             value is a public constant.
@@ -65,7 +70,7 @@ class Box(SensitivitySet):
 
     def __init__(
         self,
-        widths: ArrayLike,
+        widths: ArrayLike | Mapping[str, float],
         basis: ArrayLike | None = None,
         *,
         l2: float | None = None,
@@ -76,8 +81,11 @@ class Box(SensitivitySet):
     ) -> None:
         self._begin(adjacency, source)
         self._set("allow_zero", bool(allow_zero))
+        names = tuple(widths) if isinstance(widths, Mapping) else None
+        widths = list(widths.values()) if isinstance(widths, Mapping) else widths
         self._set("widths", frozen_vector(widths, "widths", allow_zero=bool(allow_zero)))
         self._set("dimension", self.widths.size)
+        self._set("columns", None if names is None else checked_names(names, self.dimension))
         self._set("basis", None if basis is None else self._full_basis(basis))
         self._set("l2", None if l2 is None else _validate.positive(l2=l2))
         self._set("l1", None if l1 is None else _validate.positive(l1=l1))

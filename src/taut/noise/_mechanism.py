@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 from taut.accounting import PrivacyLoss
 from taut.noise._clipping import Vector
 from taut.noise._exact_release import ExactRelease
+from taut.noise._named_tables import NamedTable, arranged, by_name
 from taut.noise._secure import RandomSource, default_generator
 from taut.noise._sets import SensitivitySet
 
@@ -125,17 +127,36 @@ class NoiseMechanism(ABC):
             return self._hidden(vector) + untouched + self.sample(source)
         return self._rounded.release(vector, source) + untouched
 
+    @overload
     def release_sum(
         self,
         rows: ArrayLike,
         generator: RandomSource | None = None,
         *,
         non_finite: str = "zero",
-    ) -> Vector:
+    ) -> Vector: ...
+
+    @overload
+    def release_sum(
+        self,
+        rows: NamedTable,
+        generator: RandomSource | None = None,
+        *,
+        non_finite: str = "zero",
+    ) -> dict[str, float]: ...
+
+    def release_sum(
+        self,
+        rows: ArrayLike | NamedTable,
+        generator: RandomSource | None = None,
+        *,
+        non_finite: str = "zero",
+    ) -> Vector | dict[str, float]:
         """Clip one row per record to the set, and release their sum: nothing is left to trust.
 
         Args:
-            rows: one row per record.
+            rows: one row per record. Of a mapping or a data frame, the columns that the set names
+                are taken, and the sums come back by name.
             generator: where the noise comes from, as for `release`.
             non_finite: what becomes of rows with NaN or infinity, as for the set's ``clip``.
 
@@ -144,7 +165,11 @@ class NoiseMechanism(ABC):
         (Casacuberta, Shoemate, Vadhan and Wagaman 2022), and without a grid it is one. Entries of
         a row are cut at 2^42 grid steps.
         """
-        clipped = np.atleast_2d(self.sensitivity.clip(rows, non_finite))
+        table, names = arranged(rows, self.sensitivity.row_columns)
+        if names is not None:
+            released = self.release_sum(table, generator, non_finite=non_finite)
+            return by_name(self.sensitivity.columns or names, released)
+        clipped = np.atleast_2d(self.sensitivity.clip(table, non_finite))
         if self._rounded is None:
             return self.release(clipped.astype(np.float64).sum(axis=0), generator)
         source = default_generator() if generator is None else generator

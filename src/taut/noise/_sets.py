@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cached_property
@@ -16,6 +18,7 @@ from taut.accounting import Adjacency
 from taut.accounting._adjacency import as_adjacency
 from taut.errors import UnsoundConfiguration
 from taut.noise._clipping import Matrix, Vector, as_table
+from taut.noise._named_tables import NamedTable, arranged, checked_names
 from taut.noise._real_numbers import real_numbers
 
 __all__ = [
@@ -79,6 +82,7 @@ class SensitivitySet(ABC):
             of two contributions; `differences` derives it from the set of contributions.
         source: why the bound holds, see `Source`.
         contributions: for a set of differences, the set that it was derived from.
+        columns: the names of the coordinates, if they have some; see `named`.
         dimension: the number of coordinates.
 
     **Guarantee**: none by itself. A set is a promise about data, kept by `clip` or by whoever
@@ -89,6 +93,7 @@ class SensitivitySet(ABC):
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     source: Source = Source.DECLARED
     contributions: SensitivitySet | None = field(default=None, init=False, repr=False)
+    columns: tuple[str, ...] | None = field(default=None, init=False, repr=False)
     dimension: int = field(init=False, repr=False)
     _notes: tuple[str, ...] = field(default=(), init=False, repr=False, compare=False)
 
@@ -132,17 +137,41 @@ class SensitivitySet(ABC):
     def reach(self) -> Vector:
         """Return for every coordinate the largest |s_i| in the set, or an upper bound on it."""
 
+    @property
+    def row_columns(self) -> tuple[str, ...] | None:
+        """The names of the columns that `clip` takes: those of the coordinates."""
+        return self.columns
+
+    def named(self, columns: Iterable[str]) -> Self:
+        """Return the set with names for its coordinates.
+
+        Rows may then come as a mapping or a data frame: its columns are taken by name, in the order
+        of the set, and others are left out.
+
+        Example:
+            >>> from taut.noise import L1Ball
+            >>> L1Ball(2, 1.0).named(["a", "b"]).clip({"b": [0.0, 3.0], "c": [9, 9], "a": [0.5, 0]})
+            array([[0.5, 0. ],
+                   [0. , 1. ]])
+        """
+        result = copy(self)
+        result._set("columns", checked_names(columns, self.dimension))
+        if self.contributions is not None:
+            result._set("contributions", self.contributions.named(result.columns or ()))
+        return result
+
     def contains(self, vector: ArrayLike, tolerance: float = _ROUNDING) -> bool:
         """Say whether a vector lies in the set, scaled by 1 + tolerance."""
         (row,) = as_table(np.atleast_1d(real_numbers(vector, "vector")), self.dimension, "raise")
         return bool(self.gauges(row[None, :])[0] <= 1 + tolerance)
 
-    def clip(self, rows: ArrayLike, non_finite: str = "zero") -> Matrix:
+    def clip(self, rows: ArrayLike | NamedTable, non_finite: str = "zero") -> Matrix:
         """Bring every row into the set, and check the result in the type that is returned.
 
         Args:
-            rows: one vector, or a table with one row per record. Arrays of float32 or float16 keep
-                their type, everything else becomes float64.
+            rows: one vector, or a table with one row per record; a mapping or a data frame is put
+                in the order of `columns`. Arrays of float32 or float16 keep their type, everything
+                else becomes float64.
             non_finite: ``"zero"`` counts a row with NaN or infinity as a row of zeros; ``"raise"``
                 refuses it, which tells that it was there.
 
@@ -162,6 +191,7 @@ class SensitivitySet(ABC):
                 "clipped to it; declare what one record contributes (adjacency='zero_out', say), "
                 "clip to that and use its differences()"
             )
+        rows, _ = arranged(rows, self.columns)
         given = real_numbers(rows, "rows")
         table = as_table(given, self.dimension, non_finite)
         own = np.asarray(rows).dtype
@@ -183,9 +213,14 @@ class SensitivitySet(ABC):
                 "the set is already one of replace-one differences; "
                 "take differences() of the set of contributions"
             )
-        doubled = replace(self._doubled(), adjacency=Adjacency.REPLACE)
+        doubled = self._doubled()._for_relation(Adjacency.REPLACE)
         doubled._set("contributions", self)
+        doubled._set("columns", self.columns)
         return doubled
+
+    def _for_relation(self, adjacency: Adjacency) -> Self:
+        """Return the same set, declared for another relation."""
+        return replace(self, adjacency=adjacency)
 
     def outline(self, *, by_axis: bool = False) -> Outline:
         """Return the blocks and radii that Gaussian noise is fitted to.
