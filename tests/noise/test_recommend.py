@@ -13,12 +13,15 @@ from taut.noise import (
     Blocks,
     Box,
     FiniteSet,
+    Histogram,
     L1Ball,
     L2Ball,
     LInfBall,
     LpIntersection,
     NoiseMechanism,
     NoiseOption,
+    Product,
+    Ranges,
     SeededForExperiments,
     grouped_linf,
     recommend,
@@ -36,6 +39,9 @@ SETS = [
     Blocks([3, 2], l2=[1.0, 0.5]),
     FiniteSet([[1.0, 0.0, 0.5], [0.0, 2.0, 0.0]]),
     Box([0.85, 0.15]),
+    Histogram(4, 2),
+    Ranges([(18, 90), (0, 5)]).differences(),
+    Product(L1Ball(2, 1.0), Histogram(3)),
 ]
 PARTS = st.lists(st.floats(0.05, 20.0), min_size=1, max_size=8)
 

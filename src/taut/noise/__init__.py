@@ -19,13 +19,17 @@ from taut.noise._gaussian_noise import GaussianNoise
 from taut.noise._geometry_report import GeometryReport, geometry_report
 from taut.noise._given_covariance import gaussian_with_covariance
 from taut.noise._grouped import GroupedNoise, grouped_linf
+from taut.noise._histogram import Histogram
+from taut.noise._integer_noise import IntegerLaplaceNoise, integer_laplace
 from taut.noise._laplace_noise import LaplaceNoise, laplace_with_scales
 from taut.noise._masked_noise import MaskedNoise, optimal_masked_noise
 from taut.noise._mechanism import Certificate, NoiseMechanism
 from taut.noise._one_step import OneStep, one_step
 from taut.noise._optimal_gaussian import gaussian_with_scales, optimal_gaussian
 from taut.noise._optimal_laplace import optimal_laplace
+from taut.noise._products import Product
 from taut.noise._public_vectors import Provenance
+from taut.noise._ranges import CentredRanges, Ranges
 from taut.noise._recommend import NoiseOption, Recommendation, recommend
 from taut.noise._reductions import low_rank_project, top_beta_mask, top_beta_sparsify
 from taut.noise._rounded import GridGaussian, grid_gaussian
@@ -44,6 +48,7 @@ __all__ = [
     "BlockSuggestion",
     "Blocks",
     "Box",
+    "CentredRanges",
     "Certificate",
     "ClipBias",
     "ClipBiasReport",
@@ -54,6 +59,8 @@ __all__ = [
     "GeometryReport",
     "GridGaussian",
     "GroupedNoise",
+    "Histogram",
+    "IntegerLaplaceNoise",
     "L1Ball",
     "L2Ball",
     "LInfBall",
@@ -65,8 +72,10 @@ __all__ = [
     "OneStep",
     "Polytope",
     "PrivateSecondMoment",
+    "Product",
     "Provenance",
     "RandomSource",
+    "Ranges",
     "Recommendation",
     "SecureGenerator",
     "SeededForExperiments",
@@ -88,6 +97,7 @@ __all__ = [
     "geometry_report",
     "grid_gaussian",
     "grouped_linf",
+    "integer_laplace",
     "laplace_threshold",
     "laplace_with_scales",
     "low_rank_project",

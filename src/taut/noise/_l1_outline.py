@@ -12,7 +12,9 @@ from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
 from taut.noise._clipping import Vector
 from taut.noise._finite_sets import FiniteSet, Polytope
+from taut.noise._histogram import Histogram
 from taut.noise._levelling import largest_ratio_bound, whitened_radius
+from taut.noise._products import Product, parts_of, product_outline
 from taut.noise._sets import Outline, SensitivitySet
 
 __all__ = ["l1_outline", "l1_radius", "refuse_basis", "rooted"]
@@ -34,6 +36,10 @@ def l1_outline(sensitivity: SensitivitySet, *, by_axis: bool = False) -> Outline
         return _of_box(sensitivity)
     if isinstance(sensitivity, Blocks):
         return _of_blocks(sensitivity, by_axis)
+    if isinstance(sensitivity, Product):
+        return product_outline(
+            sensitivity, lambda part: l1_outline(part, by_axis=by_axis), lambda t: float(t.sum())
+        )
     reach, whole, exact = _of_ball(sensitivity)
     if by_axis:
         ones = np.ones(d)
@@ -62,6 +68,8 @@ def l1_radius(sensitivity: SensitivitySet, scales: Vector, enough: float = 0.0) 
     """
     if isinstance(sensitivity, FiniteSet | Polytope):
         return float(_ratios(np.abs(sensitivity.vectors), scales).sum(axis=1).max())
+    if isinstance(sensitivity, Product):
+        return math.fsum(l1_radius(part, scales[at]) for part, at in parts_of(sensitivity))
     outline = l1_outline(sensitivity)
     if outline.radii.size == scales.size:
         bound = largest_ratio_bound(outline, scales)
@@ -127,6 +135,8 @@ def _of_blocks(blocks: Blocks, by_axis: bool) -> Outline:
 def _of_ball(sensitivity: SensitivitySet) -> tuple[float, float, bool]:
     """Return the largest entry, the largest l1 norm, and whether the latter is attained."""
     d = sensitivity.dimension
+    if isinstance(sensitivity, Histogram):
+        return 1.0, float(sensitivity.moved), True
     if isinstance(sensitivity, L1Ball):
         return sensitivity.radius, sensitivity.radius, True
     if isinstance(sensitivity, LInfBall):
@@ -144,4 +154,4 @@ def _is_corner(sensitivity: SensitivitySet) -> bool:
     """Say whether bounds on entries and on the l1 norm describe the whole set."""
     if isinstance(sensitivity, LpIntersection):
         return set(sensitivity.radii) <= {1.0, math.inf}
-    return isinstance(sensitivity, L1Ball | LInfBall)
+    return isinstance(sensitivity, L1Ball | LInfBall | Histogram)

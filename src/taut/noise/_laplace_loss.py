@@ -21,6 +21,7 @@ from taut.noise._boxes import Box
 from taut.noise._clipping import Vector
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._l1_outline import l1_outline, l1_radius
+from taut.noise._products import Product, parts_of
 from taut.noise._sets import SensitivitySet
 
 __all__ = ["ROUNDING", "loss_of_ratios", "worst_ratios"]
@@ -41,6 +42,10 @@ def worst_ratios(sensitivity: SensitivitySet, scales: Vector) -> Vector:
     """
     if isinstance(sensitivity, FiniteSet | Polytope):
         return _of_vectors(np.abs(sensitivity.vectors), scales)
+    if isinstance(sensitivity, Product):
+        # What majorises every part majorises all of them side by side.
+        found = [worst_ratios(part, scales[at]) for part, at in parts_of(sensitivity)]
+        return -np.sort(-np.concatenate(found))
     if isinstance(sensitivity, Blocks):
         ratios = _of_blocks(sensitivity, scales)
         bound = sensitivity.max_l2 if sensitivity.cap is not None else math.inf

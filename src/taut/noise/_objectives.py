@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from taut import _validate
 from taut.noise._blocks import Blocks
 from taut.noise._clipping import Vector
+from taut.noise._products import Product
 from taut.noise._real_numbers import real_numbers
 from taut.noise._sets import Outline, SensitivitySet, checked_vector
 
@@ -67,7 +68,8 @@ def block_weights(sensitivity: SensitivitySet, weights: ArrayLike, blocks: int) 
         return given
     if given.size == sensitivity.dimension:
         return None
-    per_block = f", or {blocks}, one per block" if isinstance(sensitivity, Blocks) else ""
+    has_blocks = isinstance(sensitivity, Blocks | Product)
+    per_block = f", or {blocks}, one per block" if has_blocks else ""
     raise ValueError(
         f"weights must hold {sensitivity.dimension} numbers, one per coordinate{per_block}, "
         f"got {given.size}"
@@ -103,9 +105,9 @@ def weighed_outline(
         if per_block is None:
             outline = outline_of(True)
             per_block = coordinate_weights(weights, sensitivity.dimension)
-            if isinstance(sensitivity, Blocks):
-                starts = np.concatenate([[0], np.cumsum(sensitivity.ranks)[:-1]])
-                per_block = np.add.reduceat(per_block, starts) / sensitivity.ranks
+            if outline.radii.size < sensitivity.dimension:
+                starts = np.concatenate([[0], np.cumsum(outline.ranks)[:-1]]).astype(np.int64)
+                per_block = np.add.reduceat(per_block, starts) / outline.ranks
         costs = per_block
     if objective == "relative":
         costs = relative_weights(costs, outline.radii)

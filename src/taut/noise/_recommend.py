@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from taut import _validate
 from taut.errors import TautError
-from taut.noise._balls import LInfBall
+from taut.noise._balls import L1Ball, LInfBall
 from taut.noise._baselines import iid_gaussian, iid_laplace, spr_gaussian, spr_laplace
 from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
@@ -20,6 +20,8 @@ from taut.noise._clipping import Vector
 from taut.noise._disparity import Disparity, disparity, laplace_threshold
 from taut.noise._gaussian_noise import GaussianNoise
 from taut.noise._grouped import GroupedNoise, grouped_linf
+from taut.noise._histogram import Histogram
+from taut.noise._integer_noise import IntegerLaplaceNoise, integer_laplace
 from taut.noise._laplace_noise import LaplaceNoise
 from taut.noise._magnitudes import check_size
 from taut.noise._mechanism import NoiseMechanism
@@ -29,8 +31,10 @@ from taut.noise._objectives import (
     coordinate_weights,
     relative_weights,
 )
+from taut.noise._one_cell import one_cell_set
 from taut.noise._optimal_gaussian import optimal_gaussian
 from taut.noise._optimal_laplace import optimal_laplace
+from taut.noise._products import Product
 from taut.noise._sets import SensitivitySet
 from taut.noise._staircase import StaircaseNoise, staircase
 
@@ -39,6 +43,7 @@ __all__ = ["NoiseOption", "Recommendation", "rank", "recommend"]
 _TOTAL = "Gaussian, least total"
 _MOST_WRITTEN = 1000  # coordinates, in data for JSON
 _AS_GOOD = 1.001
+_WORTH_SAYING = 1.05  # times less error, for which a reader should look at the records again
 _MOST_CALIBRATED = 500  # coordinates, for which it takes two seconds
 
 
@@ -105,6 +110,7 @@ class Recommendation:
             "options": [_option_to_dict(option) for option in self.options],
             "reasons": list(self.reasons),
             "left_out": dict(self.left_out),
+            **({} if (names := self.sensitivity.columns) is None else {"columns": list(names)}),
         }
 
     def __str__(self) -> str:
@@ -181,7 +187,7 @@ def recommend(
         listed = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
         raise ValueError(f"no mechanism applies to this set and budget ({listed})")
     rank(options)
-    reasons = tuple(_reasons(aim, epsilon, delta, options))
+    reasons = (*_reasons(aim, epsilon, delta, options), *_smaller(aim, epsilon, delta, options[0]))
     return Recommendation(
         sensitivity, epsilon, float(delta), objective, tuple(options), reasons, left_out
     )
@@ -242,6 +248,12 @@ def _candidates(
         yield "Gaussian, equal shares", both, lambda: spr_gaussian(sensitivity, **budget)
         yield "Laplace", both, lambda: _calibrated_laplace(sensitivity, **budget, **fitted)
     yield "Laplace, pure", pure, lambda: optimal_laplace(sensitivity, epsilon=epsilon, **fitted)
+    if isinstance(sensitivity, Histogram):
+        yield (
+            "integer Laplace",
+            pure,
+            lambda: integer_laplace(sensitivity, epsilon=epsilon, **fitted),
+        )
     yield "Laplace, i.i.d.", pure, lambda: iid_laplace(sensitivity, epsilon=epsilon)
     yield "Laplace, equal shares", pure, lambda: spr_laplace(sensitivity, epsilon=epsilon)
     summed = aim.summed()
@@ -304,6 +316,31 @@ def _reasons(aim: _Aim, epsilon: float, delta: float, options: list[NoiseOption]
         yield f"Note: {note}."
 
 
+def _smaller(aim: _Aim, epsilon: float, delta: float, best: NoiseOption) -> Iterator[str]:
+    """Say what records that are in one cell each would need, if the set looks like theirs."""
+    smaller = one_cell_set(aim.sensitivity)
+    if smaller is None:
+        return
+    other = recommend(smaller, epsilon, delta, **aim.arguments()).best
+    gain = best.error / other.error
+    if gain < _WORTH_SAYING:
+        return
+    yield (
+        f"If every record changes one of these {smaller.dimension} coordinates only, as in a "
+        f"histogram, {_written(smaller)} is the set that it has, and the best noise for it "
+        f"({other.name}) has {gain:.3g} times less error."
+    )
+
+
+def _written(one: Histogram | L1Ball) -> str:
+    """Return the call that makes the set."""
+    if one.contributions is not None:
+        assert isinstance(one.contributions, Histogram | L1Ball)
+        return f"{_written(one.contributions)}.differences()"
+    radius = f", {one.radius:g}" if isinstance(one, L1Ball) else ""
+    return f"{type(one).__name__}({one.dimension}{radius})"
+
+
 def _is_free(box: Box) -> bool:
     """Say whether the widths are all there is to a box: what K_eff and Gini speak of."""
     return box.basis is None and box.l1 is None and box.l2 is None
@@ -332,22 +369,24 @@ def _rounds_exactly(mechanism: NoiseMechanism) -> bool:
     """Say whether releases have a grid, without making it."""
     if isinstance(mechanism, GaussianNoise):
         return mechanism.basis is None
-    return isinstance(mechanism, LaplaceNoise | GroupedNoise | StaircaseNoise)
+    exact = LaplaceNoise | IntegerLaplaceNoise | GroupedNoise | StaircaseNoise
+    return isinstance(mechanism, exact)
 
 
 def _by_coordinate(weights: ArrayLike | None, sensitivity: SensitivitySet) -> Vector | None:
     """Return one weight per coordinate, those of blocks spread over their coordinates."""
     if weights is None:
         return None
-    if isinstance(sensitivity, Blocks) and np.shape(weights) != (sensitivity.dimension,):
-        per_block = block_weights(sensitivity, weights, len(sensitivity.ranks))
+    if isinstance(sensitivity, Blocks | Product) and np.shape(weights) != (sensitivity.dimension,):
+        ranks = sensitivity.outline().ranks.astype(np.int64)
+        per_block = block_weights(sensitivity, weights, ranks.size)
         assert per_block is not None
-        if sensitivity.basis is not None:
+        if isinstance(sensitivity, Blocks) and sensitivity.basis is not None:
             raise ValueError(
                 f"weights must hold {sensitivity.dimension} numbers, one per coordinate, as blocks "
                 f"in a basis mix them, got {per_block.size}; optimal_gaussian takes those of blocks"
             )
-        return np.repeat(per_block, sensitivity.ranks)
+        return np.repeat(per_block, ranks)
     return coordinate_weights(weights, sensitivity.dimension)
 
 
