@@ -78,6 +78,17 @@ def test_plot(run, written, tmp_path):
         ({"ranks": [2, 1], "l2": [1.0, 0.5]}, noise.Blocks([2, 1], l2=[1.0, 0.5])),
         ({"dimension": 3, "radii": {"2": 1.0}}, noise.LpIntersection(3, {2.0: 1.0})),
         ({"vectors": [[1.0, 0.0]]}, noise.FiniteSet([[1.0, 0.0]])),
+        ({"cells": 50}, noise.Histogram(50)),
+        ({"cells": ["a", "b"], "per_record": 2}, noise.Histogram(["a", "b"], 2)),
+        ({"cells": 50, "adjacency": "replace"}, noise.Histogram(50).differences()),
+        ({"widths": {"age": 100}}, noise.Box({"age": 100.0})),
+        ({"ranges": [[18, 90], [0, 5]]}, noise.Ranges([(18, 90), (0, 5)])),
+        ({"ranges": {"age": [18, 90]}}, noise.Ranges({"age": (18, 90)})),
+        ({"ranges": {"age": [18, 90]}, "centred": True}, noise.Ranges({"age": (18, 90)}).centred()),
+        (
+            {"parts": [{"cells": 3}, {"dimension": 2, "radii": {"1": 1.0}}]},
+            noise.Product(noise.Histogram(3), noise.LpIntersection(2, {1.0: 1.0})),
+        ),
         (
             {"widths": [1.0], "adjacency": "zero_out", "source": "enforced_by_clipping"},
             noise.Box([1.0], adjacency="zero_out", source="enforced_by_clipping"),
@@ -86,6 +97,27 @@ def test_plot(run, written, tmp_path):
 )
 def test_json_describes_any_set(written, data, expected):
     assert read_profile(written(json.dumps(data), "set.json")).sensitivity == expected
+
+
+def test_ranges_have_a_lower_and_an_upper_column(written):
+    profile = read_profile(written("name,lower,upper\nage,18,90\nvisits,0,10\n"))
+    assert profile.sensitivity == noise.Ranges([(18, 90), (0, 10)])
+    assert profile.names == ["age", "visits"]
+
+
+def test_names_come_from_the_set_where_it_has_them(run_json, written):
+    path = written('{"parts": [{"ranges": {"age": [18, 90]}}, {"cells": ["a", "b"]}]}', "a.json")
+    answer = run_json(f"noise {path} --epsilon 1")
+    assert answer["names"] == answer["columns"] == ["age", "a", "b"]
+
+
+def test_a_histogram_says_so_and_a_box_says_what_one_would_need(run, run_json, written):
+    cells, box = (
+        written(text, name)
+        for text, name in [('{"cells": 50}', "a.json"), ('{"widths": [1, 1], "l2": 1}', "b.json")]
+    )
+    assert run_json(f"noise {cells} --epsilon 1")["options"][0]["name"] == "integer Laplace"
+    assert "Histogram(2) is the set" in run(f"noise {box} --epsilon 1").stdout.replace("\n", " ")
 
 
 def test_columns_in_any_order_with_weights(written):
@@ -124,6 +156,14 @@ def test_columns_in_any_order_with_weights(written):
         ("[1e160, 1]", "a.json", "count in other units"),
         ("[1e-200, 1e-200]", "a.json", "count in other units"),
         ('{"dimension": 2, "radii": 3}', "a.json", "radii must map exponents to bounds"),
+        ("lower,upper\n2,1\n", "a.csv", "lower < upper, got (2.0, 1.0)"),
+        ("lower\n2\n", "a.csv", "needs a column 'width', or 'lower' and 'upper'"),
+        ("width,lower\n2,1\n", "a.csv", "leave one out"),
+        ('{"ranges": {"age": [18, true]}}', "a.json", "must be a number, got True"),
+        ('{"cells": 0}', "a.json", "a.json: cells must be at least 1"),
+        ('{"parts": 3}', "a.json", "parts must be a list of objects"),
+        ('{"parts": [{"cells": 3}, {"x": 1}]}', "a.json", "exactly one of the keys"),
+        ('{"parts": []}', "a.json", "a.json: parts must be at least one set"),
     ],
 )
 def test_a_mistake_is_explained(refusal, written, text, name, message):

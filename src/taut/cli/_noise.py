@@ -32,9 +32,10 @@ def noise(
 ) -> None:
     """Rank all mechanisms for a vector by their error, and print what the best is made of.
 
-    The profile is a CSV file with the columns width, name and weight (the last two if you like), or
-    JSON: a list of widths, or {"widths": [...], "l2": 1.0}, {"ranks": [...], "l2": [...]},
-    {"dimension": 10, "radii": {"2": 1.0}}, {"vectors": [[...]]}.
+    The profile is a CSV file with the columns width (or lower and upper), name and weight (the last
+    two are optional), or JSON: a list of widths, or {"cells": 50}, {"ranges": {"age": [18, 90]}},
+    {"widths": [...], "l2": 1.0}, {"ranks": [...], "l2": [...]}, {"dimension": 10, "radii": {"2":
+    1.0}}, {"vectors": [[...]]}, or {"parts": [...]} with several of them.
 
     Example: taut noise columns.csv --epsilon 1 --delta 1e-6
     """
