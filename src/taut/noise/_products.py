@@ -45,7 +45,7 @@ class Product(SensitivitySet):
         >>> table.clip([[99.0, 0.0, 1.0]])
         array([[90.,  0.,  1.]])
         >>> optimal_laplace(Product(L1Ball(3, 1.0), L1Ball(5, 0.5)), epsilon=1.0).scales.round(4)
-        array([2.3387, 2.3387, 2.3387, 1.5655, 1.5655, 1.5655, 1.5655, 1.5655])
+        array([1.7469, 1.7469, 1.7469, 1.1694, 1.1694, 1.1694, 1.1694, 1.1694])
     """
 
     parts: tuple[SensitivitySet, ...]
