@@ -21,8 +21,16 @@ import numpy as np
 import tables
 
 from taut.noise import (
+    Blocks,
     Box,
     FiniteSet,
+    Histogram,
+    L1Ball,
+    L2Ball,
+    LInfBall,
+    LpIntersection,
+    Product,
+    Ranges,
     SecureGenerator,
     discrete_gaussian_noise,
     discrete_laplace_noise,
@@ -30,6 +38,8 @@ from taut.noise import (
     grid_gaussian,
     laplace_with_scales,
     optimal_gaussian,
+    optimal_masked_noise,
+    recommend,
 )
 
 PACKAGES = ("taut", "opendp", "diffprivlib", "cryptography", "numpy", "scipy")
@@ -57,6 +67,35 @@ LAPLACE_BOXES = {
     "Laplace, power 1": ("", "power=1.0"),
 }
 
+SIZES = (1, 10, 100, 1000, 10_000)
+MOST_LISTED = 100  # coordinates of a set of vectors that are listed one by one
+MASKED = {1: 2.0, 10: 5.855, 1000: 3.0}  # epsilon by steps
+
+
+def _widths(d, rng):
+    return rng.lognormal(0.0, 1.0, d)
+
+
+SETS = {
+    "Box": lambda d, rng: Box(_widths(d, rng)),
+    "Box, equal, l2": lambda d, _: Box(np.ones(d), l2=1.0),
+    "Box, l2": lambda d, rng: Box(w := _widths(d, rng), l2=float(np.linalg.norm(w)) / 2),
+    "Box, l1": lambda d, rng: Box(w := _widths(d, rng), l1=float(w.sum()) / 3),
+    "L1Ball": lambda d, _: L1Ball(d, 1.0),
+    "L2Ball": lambda d, _: L2Ball(d, 1.0),
+    "LInfBall": lambda d, _: LInfBall(d, 1.0),
+    "LpIntersection": lambda d, _: LpIntersection(d, {1: 2.0, np.inf: 0.8}),
+    "Blocks": lambda d, _: Blocks([(d + 1) // 2, d // 2 + 1], l2=[1.0, 0.5]),
+    "Histogram": lambda d, _: Histogram(d),
+    "Histogram, replace-one": lambda d, _: Histogram(d).differences(),
+    "Ranges": lambda d, rng: Ranges(np.stack([np.zeros(d), _widths(d, rng)], axis=1)),
+    "CentredRanges": lambda d, rng: Ranges(
+        np.stack([np.zeros(d), _widths(d, rng)], axis=1)
+    ).centred(),
+    "Product": lambda d, rng: Product(L1Ball(d, 1.0), Histogram(d), Box(_widths(d, rng))),
+    "FiniteSet": lambda d, rng: FiniteSet(rng.normal(size=(2 * d, d))),
+}
+
 FAMILIES = {
     "Gaussian": lambda rng: rng.normal(size=(200, 50)),
     "sparse": lambda rng: (
@@ -79,7 +118,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write its part of the page")
     options = parser.parse_args()
-    found = [scales(), solver(), samplers(), peers()]
+    found = [scales(), solver(), recommendations(), masks(), samplers(), peers()]
     versions = "Versions: " + ", ".join(f"{name} {version(name)}" for name in PACKAGES) + "."
     for text in (*found, versions):
         print(text, end="\n\n")
@@ -154,6 +193,57 @@ def solver() -> tables.Table:
         "three seeds. Wanted: a gap of 1e-6 in 2 s."
     )
     return tables.Table("solver", "Noise: finitely many vectors", columns, rows, note)
+
+
+def recommendations() -> tables.Table:
+    """Return the time that recommend takes, by the kind of set and the number of coordinates."""
+    recommend(Box([1.0, 2.0]), 1.0, 1e-6)
+    rows = []
+    for kind, make in SETS.items():
+        row: tables.Row = {"kind": kind}
+        for size in SIZES:
+            if kind != "FiniteSet" or size <= MOST_LISTED:
+                sensitivity = make(size, np.random.default_rng(0))
+                row[f"cpu_{size}"] = cpu_time(lambda s=sensitivity: recommend(s, 1.0, 1e-6))[1]
+        rows.append(row)
+    columns = {"kind": ("set", str)}
+    columns |= {f"cpu_{size}": (f"{size:,}", tables.seconds) for size in SIZES}
+    note = (
+        "CPU s of recommend at epsilon 1 and delta 1e-6, by the number of coordinates; a FiniteSet "
+        "of twice as many vectors. Wanted: below 2 s."
+    )
+    return tables.Table("recommend", "Noise: recommendations", columns, rows, note)
+
+
+def masks() -> tables.Table:
+    """Return the time of the least noise for three blocks of masked rows."""
+    rows = []
+    for steps, epsilon in MASKED.items():
+        noise, seconds = cpu_time(lambda t=steps, e=epsilon: _masked(t, e))
+        rows.append({"steps": steps, "total": noise.total_variance, "cpu_s": seconds})
+    columns = {
+        "steps": ("T", "{:,}".format),
+        "total": ("total variance", "{:.6g}".format),
+        "cpu_s": ("CPU s", tables.seconds),
+    }
+    note = (
+        "optimal_masked_noise for ranks 50, 200 and 750, rates 0.05 and 0.25, delta 1e-6. "
+        "Wanted: below 2 s."
+    )
+    return tables.Table("masks", "Noise: masked blocks", columns, rows, note)
+
+
+def _masked(steps, epsilon):
+    return optimal_masked_noise(
+        [50, 200, 750],
+        l2=[1.0, 0.5, 0.25],
+        linf=[0.5, 0.1, 0.02],
+        record_rate=0.05,
+        coordinate_rate=0.25,
+        steps=steps,
+        epsilon=epsilon,
+        delta=1e-6,
+    )
 
 
 def samplers() -> tables.Table:

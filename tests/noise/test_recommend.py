@@ -23,6 +23,7 @@ from taut.noise import (
     Product,
     Ranges,
     SeededForExperiments,
+    _optimal_gaussian,
     grouped_linf,
     recommend,
 )
@@ -141,6 +142,18 @@ def test_many_coordinates_leave_slow_calibration_out():
     found = recommend(Box(np.linspace(1.0, 2.0, 100_000)), 1.0, 1e-6)
     assert "optimal_laplace" in found.left_out["Laplace"]
     assert found.best.name == "Gaussian"
+
+
+@pytest.mark.parametrize("objective", ["worst", "relative"])
+def test_noise_with_two_names_is_searched_once(objective, monkeypatch):
+    searched = []
+    name = {"worst": "least_worst", "relative": "least_trace"}[objective]
+    search = getattr(_optimal_gaussian, name)
+    monkeypatch.setattr(_optimal_gaussian, name, lambda *a: searched.append(a) or search(*a))
+    vectors = [[1.0, 0.3], [0.2, {"worst": 2.0, "relative": 3.0}[objective]]]
+    recommend(FiniteSet(vectors), 1.0, 1e-6, objective=objective)
+    # The total and the relative error are both traces.
+    assert len(searched) == {"worst": 1, "relative": 2}[objective]
 
 
 def test_a_pure_promise_is_preferred_among_equals():

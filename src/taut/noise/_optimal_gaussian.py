@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +15,13 @@ from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
 from taut.noise._clipping import Matrix, Vector
 from taut.noise._finite_sets import FiniteSet, Polytope
-from taut.noise._finite_solver import largest_quadratic, least_trace, least_worst, span_of
+from taut.noise._finite_solver import (
+    Solution,
+    largest_quadratic,
+    least_trace,
+    least_worst,
+    span_of,
+)
 from taut.noise._gaussian_noise import GaussianNoise, normal_moment
 from taut.noise._levelling import (
     ROOM,
@@ -236,6 +243,18 @@ def _numerical(
 ) -> GaussianNoise:
     if p != 2:
         raise ValueError(f"power must be 2 for a finite set, got power={p!r}")
+    if weights is None:
+        span, found = _searched_once(sensitivity, objective)
+    else:
+        span, found = _searched(sensitivity, objective, weights)
+    sizes, turn = np.linalg.eigh(found.covariance)
+    return _from_axes(sensitivity, span @ turn, sizes, z, objective, found.value, found.lower_bound)
+
+
+def _searched(
+    sensitivity: FiniteSet | Polytope, objective: str, weights: ArrayLike | None
+) -> tuple[Matrix, Solution]:
+    """Return the span of the vectors, and the least noise in it for a multiplier of one."""
     vectors = sensitivity.vectors
     costs = coordinate_weights(weights, sensitivity.dimension)
     if objective == "relative":
@@ -243,11 +262,14 @@ def _numerical(
     span = span_of(vectors)
     inside = vectors @ span
     if objective == "worst":
-        found = least_worst(inside, span, costs)
-    else:
-        found = least_trace(inside, (span * costs[:, None]).T @ span)
-    sizes, turn = np.linalg.eigh(found.covariance)
-    return _from_axes(sensitivity, span @ turn, sizes, z, objective, found.value, found.lower_bound)
+        return span, least_worst(inside, span, costs)
+    return span, least_trace(inside, (span * costs[:, None]).T @ span)
+
+
+@lru_cache(maxsize=4)
+def _searched_once(sensitivity: FiniteSet | Polytope, objective: str) -> tuple[Matrix, Solution]:
+    """Remember the search: a comparison of mechanisms asks for the same noise by several names."""
+    return _searched(sensitivity, objective, None)
 
 
 def _from_axes(
