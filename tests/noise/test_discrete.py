@@ -160,6 +160,8 @@ def exact_boundaries(shape, bits, count):
         _Gaussian(Fraction(12345)),
         _Laplace(Fraction(0.3)),
         _Laplace(Fraction(99, 2)),
+        _Laplace(Fraction(15.743108293787948)),  # floors sum to less than the truth in both:
+        _Laplace(Fraction(6.5798258517009325)),
     ],
 )
 def test_boundaries_enclose_the_cumulative_probabilities(shape, bits):
@@ -167,6 +169,15 @@ def test_boundaries_enclose_the_cumulative_probabilities(shape, bits):
     exact = exact_boundaries(shape, bits, len(lower))
     assert all(a <= b <= c for a, b, c in zip(lower, exact, upper, strict=True))
     assert sum(c - a for a, c in zip(lower, upper, strict=True)) <= len(lower) // 8 + 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.floats(0.2, 200), st.sampled_from([_Gaussian, _Laplace]))
+def test_boundaries_enclose_the_probabilities_of_any_scale(scale, kind):
+    shape = kind(Fraction(scale))
+    lower, upper = _sampler(shape)._boundaries(64)
+    exact = exact_boundaries(shape, 64, len(lower))
+    assert all(a <= b <= c for a, b, c in zip(lower, exact, upper, strict=True))
 
 
 def test_block_at_a_boundary_takes_more_bits():

@@ -279,7 +279,7 @@ class _Sampler:
         while self.shape.cost(self._nearest(block)) < Fraction(7, 10) * (precision + 9):
             below, above = exp_bounds(self.shape.cost(self._nearest(block)), precision)
             low.append(low[-1] + below)
-            high.append(high[-1] + above)
+            high.append(high[-1] + above + 1)
             block += 1
         top = (1 << bits) - 1
         lower = [(value << bits) // (high[-1] + 1) for value in low[1:]]
