@@ -27,8 +27,9 @@ def real_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
     except ValueError:
         raise ValueError(f"{name} must be numbers in rows of one length, got {values!r}") from None
     if array.dtype.kind in "iuf":
-        return np.asarray(array, dtype=np.float64)
-    if array.dtype.kind == "O" and all(isinstance(entry, Real | Decimal) for entry in array.flat):
+        with np.errstate(all="ignore"):  # numbers wider than doubles may become infinite
+            return np.asarray(array, dtype=np.float64)
+    if array.dtype.kind == "O" and all(_is_number(entry) for entry in array.flat):
         try:
             return np.asarray(array, dtype=np.float64)
         except OverflowError:
@@ -37,3 +38,7 @@ def real_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
         f"{name} must be real numbers, got an array of the type {array.dtype}; convert it with "
         ".astype(float) if that is meant"
     )
+
+
+def _is_number(entry: object) -> bool:
+    return isinstance(entry, Real | Decimal) and not isinstance(entry, bool | np.bool_)

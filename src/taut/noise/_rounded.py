@@ -21,6 +21,7 @@ from taut import _validate
 from taut.accounting import Adjacency, PrivacyLoss, discrete_gaussian, from_rdp
 from taut.accounting._adjacency import as_adjacency
 from taut.noise._discrete import discrete_gaussian_noise
+from taut.noise._real_numbers import real_numbers
 from taut.noise._secure import RandomSource
 
 __all__ = ["GridGaussian", "grid_gaussian", "largest_squared_steps"]
@@ -241,6 +242,7 @@ def _check_grid(grid: float) -> float:
 
 def _checked(value: ArrayLike, dimension: int) -> Vector:
     """Return the value as finite doubles of the right shape, or refuse it."""
+    result = real_numbers(value, "value")
     array = np.asarray(value)
     if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
         raise _validate.WrongType(
@@ -253,7 +255,6 @@ def _checked(value: ArrayLike, dimension: int) -> Vector:
         raise ValueError(
             "value holds integers beyond 2^53, which floats round; count in other units"
         )
-    result = array.astype(np.float64)
     if not np.isfinite(result).all():
         raise ValueError("value must be finite, got NaN or infinity; nothing was released")
     return result
