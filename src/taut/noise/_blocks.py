@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike
 
 from taut import _validate
 from taut.accounting import Adjacency
-from taut.noise._clipping import Matrix, Vector, project_l2_box, row_norms
+from taut.noise._clipping import Matrix, Vector, project_l2_box, resized, row_norms
+from taut.noise._fixed_point import coefficients, combined, fine_axes, moderate
+from taut.noise._real_numbers import real_numbers
 from taut.noise._sets import (
     SMALLEST_IN_BASIS,
     Outline,
@@ -21,10 +23,14 @@ from taut.noise._sets import (
     frozen_vector,
     gauges_of,
     orthonormal,
+    out_of_basis,
     refuse_thin,
+    rounding_in_basis,
 )
 
 __all__ = ["Blocks"]
+
+_COMPLEMENT = 2.0**-49  # of the coefficients: by how much rounding them moves what is beside them
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,19 +116,25 @@ class Blocks(SensitivitySet):
         ends = np.cumsum(self.ranks)[:-1]
         if self.basis is None:
             return np.split(rows, ends, axis=1)
-        coefficients = rows @ self.basis
+        inside = coefficients(rows, self.basis)
         if self.basis.shape[1] == self.dimension:
-            return np.split(coefficients, ends, axis=1)
-        rest = rows - coefficients @ self.basis.T
-        rest -= (rest @ self.basis) @ self.basis.T  # once more: what rounding left in the span
-        return [*np.split(coefficients, ends[:-1], axis=1), rest]
+            return np.split(inside, ends, axis=1)
+        return [*np.split(inside, ends[:-1], axis=1), rows - combined(inside, self.basis)]
+
+    @property
+    def rounding(self) -> float:
+        """Nothing, or in a basis what products with the axes are off."""
+        return 0.0 if self.basis is None else rounding_in_basis(self.dimension, self.max_l2)
 
     def gauges(self, rows: Matrix) -> Vector:
         """Return the largest ratio of a norm and its bound."""
         # What a change of basis may leave in a block of radius zero, which is not released.
         rounding = 0.0 if self.basis is None else SMALLEST_IN_BASIS * self.max_l2
+        rows, factors = moderate(rows)
         parts = self.parts(rows)
         norms = [row_norms(part, 2.0) for part in parts]
+        if self._tall:
+            norms[-1] = norms[-1] + _COMPLEMENT * row_norms(np.stack(norms[:-1], axis=1), 2.0)
         ratios = list(gauges_of(np.stack(norms, axis=1), self.l2, rounding).T)
         if self.linf is not None:
             largest = np.stack([row_norms(part, math.inf) for part in parts], axis=1)
@@ -130,7 +142,7 @@ class Blocks(SensitivitySet):
         if self.cap is not None:
             ratios.append(row_norms(np.stack(norms, axis=1), 2.0) / self.cap)
         result: Vector = np.max(ratios, axis=0)
-        return result
+        return result * factors
 
     def reach(self) -> Vector:
         """Return the bounds of every coordinate's block; in a basis, what all blocks can reach."""
@@ -152,13 +164,20 @@ class Blocks(SensitivitySet):
             ranks, self.radii, self.max_l2, exact=not (by_axis and self.linf is not None)
         )
 
+    @property
+    def _tall(self) -> bool:
+        """Whether the last block is the complement of a basis."""
+        return self.basis is not None and self.basis.shape[1] < self.dimension
+
     def _project(self, rows: Matrix) -> Matrix:
-        parts = self.parts(rows)
+        # In a basis a row beyond 2^960 is clipped as a part of it, whose coefficients are floats.
+        parts = self.parts(rows if self.basis is None else moderate(rows)[0])
         if self.linf is None:
             norms = np.stack([row_norms(part, 2.0) for part in parts], axis=1)
+            norms = np.minimum(norms, np.finfo(np.float64).max)
             kept = project_l2_box(norms, self.l2, self.cap or math.inf)
-            factors = kept / np.where(norms > 0, norms, 1.0)
-            parts = [part * factors[:, [j]] for j, part in enumerate(parts)]
+            lengths = np.where(kept < norms, kept, math.inf)
+            parts = [resized(part, 2.0, lengths[:, j]) for j, part in enumerate(parts)]
         else:
             bounds = zip(parts, self.linf, self.l2, strict=True)
             parts = [project_l2_box(part, bound, radius) for part, bound, radius in bounds]
@@ -172,8 +191,8 @@ class Blocks(SensitivitySet):
         if self.basis is None:
             return np.concatenate(parts, axis=1)
         if self.basis.shape[1] == self.dimension:
-            return np.concatenate(parts, axis=1) @ self.basis.T
-        return np.concatenate(parts[:-1], axis=1) @ self.basis.T + parts[-1]
+            return out_of_basis(np.concatenate(parts, axis=1), self.basis)
+        return out_of_basis(np.concatenate(parts[:-1], axis=1), self.basis) + parts[-1]
 
     def _doubled(self) -> Self:
         return replace(
@@ -202,17 +221,16 @@ class Blocks(SensitivitySet):
                 f"basis must have {self.dimension} columns, or {self.dimension - self.ranks[-1]} "
                 f"with the last block as their complement, got {columns.shape[1]}"
             )
-        return columns
+        return fine_axes(columns)
 
     def _entry_bounds(self, linf: ArrayLike) -> Vector:
-        bounds = np.array(linf, dtype=np.float64)
+        bounds = np.array(real_numbers(linf, "linf"))
         if np.isnan(bounds).any() or (bounds < 0).any():
             raise ValueError(f"linf must hold numbers that are not negative, got {bounds!r}")
         if (bounds == 0).any() and not self.allow_zero:
             raise ValueError("linf must be greater than 0; if zero is meant, pass allow_zero=True")
         bounds = self._per_block(bounds, "linf").copy()
-        tall = self.basis is not None and self.basis.shape[1] < self.dimension
-        if tall and math.isfinite(bounds[-1]):
+        if self._tall and math.isfinite(bounds[-1]):
             raise ValueError(
                 "linf of the last block must be infinite, as the complement of a basis has no "
                 "coordinates; give the full basis to bound them"

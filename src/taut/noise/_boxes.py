@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 
 from taut import _validate
 from taut.accounting import Adjacency
-from taut.noise._clipping import Matrix, Vector, clip_linf, project_l2_box, row_norms
+from taut.noise._clipping import Matrix, Vector, clip_linf, clip_lp, project_l2_box, row_norms
+from taut.noise._fixed_point import fine_axes, moderate
 from taut.noise._named_tables import checked_names
 from taut.noise._sets import (
     SMALLEST_IN_BASIS,
@@ -24,7 +25,9 @@ from taut.noise._sets import (
     gauges_of,
     in_basis,
     orthonormal,
+    out_of_basis,
     refuse_thin,
+    rounding_in_basis,
 )
 
 __all__ = ["Box"]
@@ -101,15 +104,21 @@ class Box(SensitivitySet):
             longest = min(longest, self.l2)
         return longest if self.l1 is None else min(longest, _greedy_l2(self.widths, self.l1))
 
+    @property
+    def rounding(self) -> float:
+        """Nothing, or in a basis what products with the axes are off."""
+        return 0.0 if self.basis is None else rounding_in_basis(self.dimension, self.max_l2)
+
     def gauges(self, rows: Matrix) -> Vector:
         """Return the largest ratio of coefficient and width, or of norm and bound."""
+        rows, factors = moderate(rows)
         coefficients = in_basis(rows, self.basis)
         ratios = gauges_of(np.abs(coefficients), self.widths, self._rounding)
         result: Vector = ratios.max(axis=1)
         for p, radius in ((2.0, self.l2), (1.0, self.l1)):
             if radius is not None:
                 result = np.maximum(result, row_norms(coefficients, p) / radius)
-        return result
+        return result * factors
 
     @property
     def _rounding(self) -> float:
@@ -129,15 +138,15 @@ class Box(SensitivitySet):
         return Outline(ranks, self.widths, self.max_l2, exact=not coupled)
 
     def _project(self, rows: Matrix) -> Matrix:
-        coefficients = in_basis(rows, self.basis)
+        # In a basis a row beyond 2^960 is clipped as a part of it, whose coefficients are floats.
+        coefficients = rows if self.basis is None else in_basis(moderate(rows)[0], self.basis)
         if self.l2 is None:
             cut = clip_linf(coefficients, self.widths)
         else:
             cut = project_l2_box(coefficients, self.widths, self.l2)
         if self.l1 is not None:
-            norms = row_norms(cut, 1.0)
-            cut = cut * np.minimum(1.0, self.l1 / np.where(norms > 0, norms, 1.0))[:, None]
-        return cut if self.basis is None else cut @ self.basis.T
+            cut = clip_lp(cut, 1.0, self.l1)
+        return cut if self.basis is None else out_of_basis(cut, self.basis)
 
     def _doubled(self) -> Self:
         return replace(
@@ -154,7 +163,7 @@ class Box(SensitivitySet):
                 f"basis must have one column per width, got {columns.shape[1]} columns for "
                 f"{self.dimension} widths"
             )
-        return columns
+        return fine_axes(columns)
 
     def _tighten(self) -> None:
         """Bring widths and norms to what the others leave reachable, and note it."""

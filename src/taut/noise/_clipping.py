@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from taut import _validate
+from taut.noise._real_numbers import real_numbers
 
 __all__ = [
     "NON_FINITE",
@@ -24,11 +25,14 @@ __all__ = [
     "clip_lp",
     "project_l1",
     "project_l2_box",
+    "resized",
     "row_norms",
 ]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+_FAR = 2.0**400  # radii: the square of the inverse is a double
+_ALL_EXPONENTS = 2200  # more than lie between the largest double and the smallest
 NON_FINITE = ("zero", "raise")
 """What may happen to a row with a NaN or an infinity: it becomes the zero row, or an error."""
 
@@ -44,7 +48,7 @@ def as_table(rows: ArrayLike, dimension: int, non_finite: str = "zero") -> Matri
     """
     if non_finite not in NON_FINITE:
         raise ValueError(f"non_finite must be 'zero' or 'raise', got non_finite={non_finite!r}")
-    table = np.array(rows, dtype=np.float64, order="C", ndmin=2)
+    table = np.array(real_numbers(rows, "rows"), order="C", ndmin=2)
     if table.ndim != 2 or table.shape[1] != dimension:
         raise ValueError(
             f"rows must have {dimension} columns, the dimension of the set, "
@@ -63,24 +67,38 @@ def as_table(rows: ArrayLike, dimension: int, non_finite: str = "zero") -> Matri
 
 def row_norms(rows: Matrix, p: float) -> Vector:
     """Return the l_p norm of every row, for 0 < p <= inf, whatever the size of its entries."""
-    if not rows.shape[1]:
-        return np.zeros(rows.shape[0])
+    largest, _, lengths = _unit_rows(rows, p)
+    with np.errstate(over="ignore", under="ignore"):
+        return largest * lengths
+
+
+def resized(rows: Matrix, p: float, lengths: Vector) -> Matrix:
+    """Scale every row that is longer than its length in l_p down to it (the zero row stays)."""
+    largest, unit, own = _unit_rows(rows, p)
+    with np.errstate(all="ignore"):  # products of the largest doubles, quotients of the smallest
+        longer = own > lengths / np.where(largest > 0, largest, 1.0)
+        return np.where(longer[:, None], unit * (lengths / own)[:, None], rows)
+
+
+def _unit_rows(rows: Matrix, p: float) -> tuple[Vector, Matrix, Vector]:
+    """Return the largest entries, the rows divided by them, and the l_p norms of what that gives.
+
+    Those norms are between 1 and the dimension to the power 1 / p, or zero.
+    """
     size = np.abs(rows)
-    largest: Vector = size.max(axis=1)
-    if p == math.inf:
-        return largest
-    scaled = size / np.where(largest > 0, largest, 1.0)[:, None]
-    with np.errstate(under="ignore"):
-        norms: Vector = largest * np.sum(scaled**p, axis=1) ** (1 / p)
-    return norms
+    largest: Vector = size.max(axis=1, initial=0.0)
+    with np.errstate(over="ignore", under="ignore"):
+        unit = rows / np.where(largest > 0, largest, 1.0)[:, None]
+        if p == math.inf:
+            return largest, unit, np.where(largest > 0, 1.0, 0.0)
+        return largest, unit, np.sum(np.abs(unit) ** p, axis=1) ** (1 / p)
 
 
 def clip_lp(rows: Matrix, p: float, radius: float) -> Matrix:
     """Scale every row that is longer than ``radius`` in l_p down to it (the zero row stays)."""
     if not p > 0:
         raise ValueError(f"p must be greater than 0 (inf is allowed), got p={p!r}")
-    radius = _validate.positive(radius=radius)
-    return rows * _shrinking(row_norms(rows, p), radius)[:, None]
+    return resized(rows, p, np.full(len(rows), _validate.positive(radius=radius)))
 
 
 def clip_l2(rows: Matrix, radius: float) -> Matrix:
@@ -107,18 +125,20 @@ def project_l1(rows: Matrix, radius: float) -> Matrix:
 
     Duchi, Shalev-Shwartz, Singer and Chandra (2008), Figure 1.
     """
-    size = np.abs(rows)
     outside = row_norms(rows, 1.0) > radius
     if not outside.any():
         return rows.copy()
-    sorted_down = -np.sort(-size[outside], axis=1)
+    size = np.abs(rows[outside])
+    with np.errstate(over="ignore", under="ignore"):
+        # How far entries are below the largest, in radii. An entry a radius below it becomes zero.
+        below = np.minimum((size.max(axis=1)[:, None] - size) / radius, 1.0)
+    sorted_up = np.sort(below, axis=1)
     count = np.arange(1, rows.shape[1] + 1)
-    # (sum - radius) / k, written so that huge entries do not overflow.
-    level = np.cumsum(sorted_down / count[-1], axis=1) * (count[-1] / count) - radius / count
-    kept = np.count_nonzero(sorted_down > level, axis=1)
+    level = (1.0 + np.cumsum(sorted_up, axis=1)) / count
+    kept = np.count_nonzero(sorted_up < level, axis=1)
     threshold = np.take_along_axis(level, np.maximum(kept, 1)[:, None] - 1, axis=1)
     result = rows.copy()
-    result[outside] = np.sign(rows[outside]) * np.maximum(size[outside] - threshold, 0.0)
+    result[outside] = np.sign(rows[outside]) * (np.maximum(threshold - below, 0.0) * radius)
     return result
 
 
@@ -133,10 +153,34 @@ def project_l2_box(rows: Matrix, bounds: ArrayLike, radius: float) -> Matrix:
     cut = clip_linf(rows, bound)
     outside = row_norms(cut, 2.0) > radius
     if outside.any():
-        size = np.abs(rows[outside])
-        factor = _common_factor(size, bound[outside], radius)
-        cut[outside] = np.sign(rows[outside]) * np.minimum(size * factor[:, None], bound[outside])
+        limits = np.minimum(bound[outside], radius)
+        with np.errstate(all="ignore"):
+            size = _brought_near(np.abs(rows[outside]), limits, radius)
+            factor = _common_factor(size, limits, radius)
+            kept = np.minimum(size * factor[:, None], limits)
+        cut[outside] = np.sign(rows[outside]) * kept
     return cut
+
+
+def _brought_near(size: Matrix, bound: Matrix, radius: float) -> Matrix:
+    """Divide rows that are far outside by powers of two, so that the radius is not lost beside.
+
+    The power is the last at which a row, cut at the bounds, is still longer than the radius: the
+    factor that remains is between a half and one. Of an entry, four bounds are then enough.
+    """
+    far = np.flatnonzero(size.max(axis=1) > radius * _FAR)
+    if not far.size:
+        return size
+    rows, limits = size[far], bound[far]
+    low, high = np.zeros(far.size, dtype=np.intc), np.full(far.size, _ALL_EXPONENTS, dtype=np.intc)
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        cut = np.minimum(np.ldexp(rows, -middle[:, None]), limits)
+        longer = row_norms(cut, 2.0) > radius
+        low, high = np.where(longer, middle, low), np.where(longer, high, middle)
+    result = size.copy()
+    result[far] = np.minimum(np.ldexp(rows, -low[:, None]), 4 * limits)
+    return result
 
 
 def _common_factor(size: Matrix, bound: Matrix, radius: float) -> Vector:
@@ -148,8 +192,7 @@ def _common_factor(size: Matrix, bound: Matrix, radius: float) -> Vector:
     np.divide(bound, size, out=bends, where=(bound <= size) & (size > 0))
     order = np.argsort(bends, axis=1)
     bends, size, bound = (np.take_along_axis(a, order, axis=1) for a in (bends, size, bound))
-    with np.errstate(over="ignore"):
-        cut_off = np.cumsum(bound**2, axis=1)
+    cut_off = np.cumsum(bound**2, axis=1)
     free = np.cumsum((size**2)[:, ::-1], axis=1)[:, ::-1]
     free_after = np.concatenate([free[:, 1:], np.zeros((len(free), 1))], axis=1)
     steps = np.where(np.isfinite(bends), bends, 0.0)
@@ -163,7 +206,3 @@ def _common_factor(size: Matrix, bound: Matrix, radius: float) -> Vector:
     # At the last bend the row still fits: where rounding leaves no room beyond it, stay there.
     passed = np.where(count > 0, steps[rows, np.maximum(count, 1) - 1], 0.0)
     return np.maximum(factor, passed)
-
-
-def _shrinking(norms: Vector, radius: float) -> Vector:
-    return np.where(norms > radius, radius / np.where(norms > radius, norms, 1.0), 1.0)
