@@ -153,7 +153,7 @@ class TestDoubles:
             ]
             for i in rng.choice(size, min(size, 20), replace=False):
                 scale = mpmath.mpf(rounding.widths[i]) / mpmath.mpf(rounding.budgets[0])
-                scale /= mpmath.mpf(2) ** int(rounding._exponents[i])
+                scale /= mpmath.mpf(2) ** int(rounding.exponents[i])
                 for total in sums:
                     for end in (0, 1):
                         ideal = scale * total * (int(places[i]) + end) / 2**63
@@ -181,7 +181,7 @@ class TestDoubles:
     def test_grid_and_ratios_of_extreme_scales(self):
         for width, budget in ((1e-300, 1e-5), (1e300, 1e3), (5e-324, 1.0), (1e-310, 1e300)):
             rounding = one_group([width], budget)
-            exact = Fraction(width) / Fraction(budget) / Fraction(2) ** int(rounding._exponents[0])
+            exact = Fraction(width) / Fraction(budget) / Fraction(2) ** int(rounding.exponents[0])
             assert rounding._ratios[0] == pytest.approx(float(exact), rel=1e-15, abs=1e-300)
             assert np.isfinite(rounding.release(np.zeros(1), SeededForExperiments(0))).all()
 
@@ -205,8 +205,8 @@ def ideal_steps(rounding, value, lengths, places):
             bits = 64 * len(words) - 1
             start = joined(words) - (1 << (bits + 1) if words[0] >= 2**63 else 0)
             scale = mpmath.mpf(rounding.widths[i]) / mpmath.mpf(rounding.budgets[0])
-            scale /= mpmath.mpf(2) ** int(rounding._exponents[i])
-            centre = mpmath.mpf(value[i]) / mpmath.mpf(2) ** int(rounding._exponents[i])
+            scale /= mpmath.mpf(2) ** int(rounding.exponents[i])
+            centre = mpmath.mpf(value[i]) / mpmath.mpf(2) ** int(rounding.exponents[i])
             place = mpmath.mpf(start) / mpmath.mpf(2) ** bits
             found.append(int(mpmath.floor(centre + scale * total * place + 0.5)))
         return found
@@ -225,7 +225,7 @@ class TestUnclearDraws:
             total = -mpmath.fsum(mpmath.log(mpmath.mpf(word) / 2**64) for word in first)
             places = []
             for i in range(2):
-                unit = mpmath.mpf(2) ** int(rounding._exponents[i])
+                unit = mpmath.mpf(2) ** int(rounding.exponents[i])
                 scale = mpmath.mpf(rounding.widths[i]) / mpmath.mpf(0.9) / unit
                 point = (steps[i] - mpmath.mpf(0.5) - mpmath.mpf(value[i]) / unit) / scale / total
                 places.append(int(mpmath.floor(point * 2**63)) % 2**64)
@@ -279,7 +279,7 @@ def _is_decided(rounding, value, i, length, words):
     """Return whether all numbers that begin with the words round alike, in rational numbers."""
     bits = 64 * len(words) - 1
     start = joined(words) - (1 << (bits + 1) if words[0] >= 2**63 else 0)
-    unit = Fraction(2) ** int(rounding._exponents[i])
+    unit = Fraction(2) ** int(rounding.exponents[i])
     scale = Fraction(float(rounding.widths[i])) / Fraction(float(rounding.budgets[0])) / unit
     ends = [
         Fraction(float(value[i])) / unit + scale * a * Fraction(start + b, 2**bits)

@@ -1,13 +1,15 @@
 """A private second moment: its noise hides every record as promised, and shows directions."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.noise import SeededForExperiments, private_second_moment
+from taut.noise import L2Ball, SeededForExperiments, private_second_moment
+from taut.noise._exact_release import RoundedNoise
 
 ROWS = np.random.default_rng(0).standard_normal((50, 6))
 MOMENT = private_second_moment(ROWS, 2.0, 1.0, 1e-6)
@@ -65,6 +67,30 @@ class TestRelease:
         z_scores = (draws.mean(axis=0) - clipped.T @ clipped) / spread * math.sqrt(1000)
         assert np.abs(z_scores).max() < 4.5
         assert draws.std(axis=0) == pytest.approx(spread, rel=0.1)
+
+    def test_sums_are_exact_and_releases_on_a_grid(self, monkeypatch):
+        """A record moves the sum by its own product, cut to 40 bits, to the last digit."""
+        seen = []
+        original = RoundedNoise.on_grid
+
+        def on_grid(rounded, value, source):
+            released = original(rounded, value, source)
+            steps = released / rounded.grid
+            assert (steps == np.rint(steps)).all()
+            exact = [
+                value.exact(i) * Fraction(2) ** int(e) for i, e in enumerate(rounded.exponents)
+            ]
+            seen.append(exact)
+            return released
+
+        monkeypatch.setattr(RoundedNoise, "on_grid", on_grid)
+        rows = np.random.default_rng(2).standard_normal((5000, 2)) * [1.0, 1e-9]
+        for part in (rows, rows[1:]):
+            private_second_moment(part, 1.5, 1.0, 1e-6, generator=SeededForExperiments(0))
+        clipped = L2Ball(2, 1.5).clip(rows[0])
+        kept = [Fraction(math.trunc(Fraction(x) * 2**39), 2**39) for x in clipped.tolist()]
+        moved = [a - b for a, b in zip(*seen, strict=True)]
+        assert moved == [kept[0] ** 2, kept[0] * kept[1], kept[1] ** 2]
 
     def test_noise_is_fresh(self):
         first, second = (private_second_moment(ROWS, 1.0, 1.0, 1e-6).matrix for _ in range(2))

@@ -29,6 +29,7 @@ __all__ = [
     "STANDARD_LAPLACE",
     "STANDARD_NORMAL",
     "ExactRelease",
+    "GridRelease",
     "RoundedNoise",
     "UnitNoise",
     "noisy_steps",
@@ -72,8 +73,25 @@ STANDARD_LAPLACE = UnitNoise(_laplace_magnitudes, exp_bounds)
 """Laplace noise of scale one: the tail is exp(-z)."""
 
 
+class GridRelease(ABC):
+    """Noise that is added to vectors or sums of rows and rounded to a public grid."""
+
+    @property
+    @abstractmethod
+    def grid(self) -> Vector:
+        """The powers of two of which multiples are released; zero where nothing is."""
+
+    @abstractmethod
+    def release(self, value: Vector, source: RandomSource) -> Vector:
+        """Return value plus noise."""
+
+    @abstractmethod
+    def release_sum(self, rows: Matrix, source: RandomSource) -> Vector:
+        """Return the exact sum of rows plus noise."""
+
+
 @dataclass(frozen=True, eq=False)
-class ExactRelease(ABC):
+class ExactRelease(GridRelease):
     """Noise that is added to vectors and rounded to a grid, without an error of doubles.
 
     Attributes:
@@ -89,25 +107,27 @@ class ExactRelease(ABC):
     @property
     def grid(self) -> Vector:
         """The powers of two of which multiples are released; zero where nothing is."""
-        return np.where(self.scales > 0, np.ldexp(1.0, self._exponents), 0.0)
+        return np.where(self.scales > 0, np.ldexp(1.0, self.exponents), 0.0)
 
     def release(self, value: Vector, source: RandomSource) -> Vector:
         """Return value plus noise, rounded; zero where the scale is zero."""
-        return self._on_grid(exact_value(value, self._exponents), source)
+        return self.on_grid(exact_value(value, self.exponents), source)
 
     def release_sum(self, rows: Matrix, source: RandomSource) -> Vector:
         """Return the exact sum of rows plus noise, rounded; zero where the scale is zero."""
-        return self._on_grid(exact_sum(rows, self._exponents), source)
+        return self.on_grid(exact_sum(rows, self.exponents), source)
+
+    def on_grid(self, value: GridValue, source: RandomSource) -> Vector:
+        """Return a value that is given in steps of `exponents`, plus noise, rounded."""
+        with np.errstate(over="ignore"):
+            released = np.ldexp(self._steps(value, source), self.exponents)
+        return np.where(self.scales > 0, released, 0.0)
 
     @cached_property
-    def _exponents(self) -> NDArray[np.intc]:
+    def exponents(self) -> NDArray[np.intc]:
+        """The binary logarithms of the grid."""
         exponents: NDArray[np.intc] = np.frexp(self.scales)[1]
         return np.maximum(exponents - (1 + _FINENESS), _LEAST_EXPONENT)
-
-    def _on_grid(self, value: GridValue, source: RandomSource) -> Vector:
-        with np.errstate(over="ignore"):
-            released = np.ldexp(self._steps(value, source), self._exponents)
-        return np.where(self.scales > 0, released, 0.0)
 
     @abstractmethod
     def _steps(self, value: GridValue, source: RandomSource) -> Vector:
@@ -125,7 +145,7 @@ class RoundedNoise(ExactRelease):
     unit: UnitNoise
 
     def _steps(self, value: GridValue, source: RandomSource) -> Vector:
-        ratios = np.ldexp(self.scales, -self._exponents)
+        ratios = np.ldexp(self.scales, -self.exponents)
         steps = np.empty(self.scales.size)
         for start in range(0, steps.size, _PORTION):
             part = slice(start, start + _PORTION)

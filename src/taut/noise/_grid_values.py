@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut.noise._clipping import Matrix, Vector
+from taut.noise._fixed_point import FixedPoint
 
-__all__ = ["MOST_STEPS", "GridValue", "Integers", "exact_sum", "exact_value"]
+__all__ = ["MOST_STEPS", "GridValue", "Integers", "exact_sum", "exact_value", "in_steps"]
 
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -48,6 +49,30 @@ class GridValue:
         return GridValue(
             self.whole[start:stop], self.rest[start:stop], lambda i: self.exact(start + i)
         )
+
+
+def in_steps(value: FixedPoint, exponents: NDArray[np.intc]) -> GridValue:
+    """Return an exact vector in steps of 2^exponents, cut at `MOST_STEPS` on both sides."""
+    whole = np.empty(exponents.size, dtype=np.int64)
+    rest = np.empty(exponents.size)
+    pairs = zip(value.integers(), exponents.tolist(), strict=True)
+    for i, (units, exponent) in enumerate(pairs):
+        whole[i], rest[i] = _nearest_step(units, value.exponent - exponent)
+
+    def exact(i: int) -> Fraction:
+        return _cut(value.fraction(i) * _power(-int(exponents[i])))
+
+    return GridValue(whole, rest, exact)
+
+
+def _nearest_step(units: int, shift: int) -> tuple[int, float]:
+    """Return the integer nearest to units 2^shift, cut, and the rest as a double."""
+    if shift >= 0:
+        return max(min(units << shift, MOST_STEPS), -MOST_STEPS), 0.0
+    edge = MOST_STEPS << -shift
+    kept = max(min(units, edge), -edge)
+    nearest = (kept + (1 << (-shift - 1))) >> -shift
+    return nearest, (kept - (nearest << -shift)) / (1 << -shift)
 
 
 def exact_value(vector: Vector, exponents: NDArray[np.intc]) -> GridValue:

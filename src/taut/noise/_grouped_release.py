@@ -99,7 +99,7 @@ class RoundedGroups(ExactRelease):
     ) -> int:
         """Return the integer nearest to value plus ratio times length times place."""
         ratio = Fraction(float(self.widths[i])) / Fraction(float(self.budgets[g]))
-        ratio /= Fraction(2) ** int(self._exponents[i])
+        ratio /= Fraction(2) ** int(self.exponents[i])
         while True:
             products = [ratio * a * b for a in length.bounds for b in place.bounds]
             steps = rounded_alike((value + min(products), value + max(products)))
@@ -129,7 +129,7 @@ class RoundedGroups(ExactRelease):
         # Powers of two apart, so that nothing over- or underflows on the way.
         widths, up = np.frexp(self.widths[self._order])
         budgets, down = np.frexp(self.budgets[self._owners])
-        ratios: Vector = np.ldexp(widths / budgets, up - down - self._exponents[self._order])
+        ratios: Vector = np.ldexp(widths / budgets, up - down - self.exponents[self._order])
         return ratios
 
     def _part(self, g: int) -> slice:

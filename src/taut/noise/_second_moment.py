@@ -13,11 +13,15 @@ from taut import _validate
 from taut.accounting import Adjacency, PrivacyLoss
 from taut.accounting._adjacency import as_adjacency
 from taut.noise._balls import L2Ball
-from taut.noise._clipping import Matrix
+from taut.noise._clipping import Matrix, Vector
+from taut.noise._exact_release import STANDARD_NORMAL, RoundedNoise
+from taut.noise._fixed_point import FixedPoint, second_moments
 from taut.noise._gaussian_noise import GaussianNoise
+from taut.noise._grid_values import in_steps
 from taut.noise._optimal_gaussian import optimal_gaussian
 from taut.noise._public_vectors import Provenance
-from taut.noise._secure import RandomSource
+from taut.noise._real_numbers import real_numbers
+from taut.noise._secure import RandomSource, default_generator
 from taut.noise._sets import Source, orthonormal
 from taut.noise._subspaces import Subspaces, with_complement
 
@@ -115,9 +119,9 @@ def private_second_moment(
     one changes it by at most √2 clip², as <x xᵀ, y yᵀ> = <x, y>² is not negative. In the
     coordinates (x_ii, √2 x_ij), i < j, that norm is l2, and the noise is isotropic. Its entries
     have standard deviation clip²/mu on the diagonal and clip²/(√2 mu) beside it, and every x
-    with ||x|| = clip is hidden exactly as well as promised. Noise is added exactly, on a public
-    grid, as by any `GaussianNoise` without a basis. The sum before it is one of floats, whose
-    rounding the loss does not cover (Casacuberta, Shoemate, Vadhan and Wagaman 2022).
+    with ||x|| = clip is hidden exactly as well as promised. Entries of clipped rows are cut towards
+    zero to 40 bits below the clip; their products are summed as integers, and noise is added
+    exactly, on a public grid: no low bits tell more (docs/theory/rounding.md).
 
     Raises:
         ValueError: for more than 4096 coordinates, where the matrix would not be practical, and for
@@ -145,17 +149,28 @@ def private_second_moment(
         )
     dimension = int(np.shape(rows)[1])
     ball = L2Ball(dimension, radius, source=Source.CLIPPED)
-    clipped = ball.clip(rows, non_finite).astype(np.float64)
+    clipped = ball.clip(real_numbers(rows, "rows"), non_finite)
     longest = radius**2 * (math.sqrt(2) if relation is Adjacency.REPLACE else 1.0)
     size = dimension * (dimension + 1) // 2
     sensitivity = L2Ball(size, longest, adjacency=relation, source=Source.CLIPPED)
     noise = optimal_gaussian(sensitivity, epsilon=epsilon, delta=delta)
-    isometry = np.full((dimension, dimension), math.sqrt(2))
-    np.fill_diagonal(isometry, 1.0)
     upper = np.triu_indices(dimension)
-    released = noise.release((clipped.T @ clipped * isometry)[upper], generator)
     matrix = np.zeros((dimension, dimension))
-    matrix[upper] = released / isometry[upper]
+    matrix[upper] = _released(clipped, radius, float(noise.scales[0]), generator)
     matrix = matrix + np.triu(matrix, 1).T
     matrix.setflags(write=False)
     return PrivateSecondMoment(matrix, radius, noise)
+
+
+def _released(rows: Matrix, radius: float, scale: float, generator: RandomSource | None) -> Vector:
+    """Return the upper triangle of the exact sum of x xᵀ with noise, row by row."""
+    upper = np.triu_indices(rows.shape[1])
+    # An entry beside the diagonal counts twice in the Frobenius norm.
+    beside = math.nextafter(scale / math.sqrt(2), math.inf)
+    rounded = RoundedNoise(np.where(upper[0] == upper[1], scale, beside), STANDARD_NORMAL)
+    exponent = math.frexp(radius)[1]
+    with np.errstate(under="ignore"):  # no record may be told by a warning
+        sums = second_moments(np.ldexp(rows, -exponent))
+    value = FixedPoint(sums.limbs[:, *upper], sums.exponent)
+    steps = in_steps(value, rounded.exponents - 2 * exponent)
+    return rounded.on_grid(steps, default_generator() if generator is None else generator)

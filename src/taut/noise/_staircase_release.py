@@ -52,7 +52,7 @@ class RoundedStaircase(ExactRelease):
         return np.array([float(step) for step in steps])
 
     def _ratio(self, i: int) -> Fraction:
-        return Fraction(float(self.units[i])) / Fraction(2) ** int(self._exponents[i])
+        return Fraction(float(self.units[i])) / Fraction(2) ** int(self.exponents[i])
 
 
 def draw_ball(epsilon: float, gamma: float, n: int, source: RandomSource) -> int:
