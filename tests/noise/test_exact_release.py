@@ -15,7 +15,6 @@ import taut
 from taut.noise import (
     Blocks,
     Box,
-    FiniteSet,
     L2Ball,
     SeededForExperiments,
     gaussian_with_scales,
@@ -353,17 +352,6 @@ class TestRelease:
         noise = gaussian_with_scales(Box([1.0]), [1.0])
         near, far = (noise.release([v], SeededForExperiments(4))[0] for v in (0.25, 2.0**30 + 0.25))
         assert far - near == 2.0**30
-
-    @pytest.mark.parametrize(
-        "one",
-        [Box([1.0, 2.0], np.array([[0.6, -0.8], [0.8, 0.6]])), FiniteSet(np.eye(2))],
-        ids=["turned", "finite"],
-    )
-    def test_noise_along_a_basis_has_no_grid(self, one):
-        noise = optimal_gaussian(one, multiplier=1.0)
-        assert noise.grid is None
-        assert np.isfinite(noise.release([1.0, 2.0], SeededForExperiments(0))).all()
-        assert np.isfinite(noise.release_sum([[1.0, 2.0]], SeededForExperiments(0))).all()
 
     def test_sums_are_exact(self):
         """Rows that cancel leave nothing, however large they were on the way."""

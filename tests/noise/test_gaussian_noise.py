@@ -397,7 +397,7 @@ class TestTheLastCheck:
             optimal_gaussian(Box([1.0, 2.0]), multiplier=1.0)
 
     def test_finite_set(self, monkeypatch):
-        name = "taut.noise._optimal_gaussian.largest_quadratic"
+        name = "taut.noise._optimal_gaussian._longest"
         monkeypatch.setattr(name, lambda *_: 1.1)
         with pytest.raises(UnsoundConfiguration, match=r"is above 1 / 1\.0"):
             optimal_gaussian(FiniteSet(np.eye(2)), multiplier=1.0)

@@ -103,6 +103,7 @@ def test_sum_of_nothing():
 
 
 WIDTHS = np.random.default_rng(3).uniform(0.1, 1.0, 130)
+TURN = np.linalg.qr(np.random.default_rng(4).normal(size=(130, 130)))[0]
 
 
 @pytest.mark.parametrize("kept", [np.float64, np.float32])
@@ -115,6 +116,9 @@ WIDTHS = np.random.default_rng(3).uniform(0.1, 1.0, 130)
         L2Ball(130, 1.0),
         LInfBall(130, 0.5),
         LpIntersection(130, {1: 50.0, 2: 3.0, 3: 2.5}),
+        Box(WIDTHS, TURN, l2=2.5),
+        Blocks([2, 128], [1.0, 0.5], basis=TURN),
+        Blocks([2, 128], [1.0, 0.5], basis=TURN[:, :2]),
     ],
     ids=lambda one: type(one).__name__,
 )

@@ -4,10 +4,22 @@ The attack is that of Mironov (2012): sum of value and noise in doubles reaches 
 and which ones depends on the value. Whoever knows the two candidates tests membership.
 """
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
+from noise.words import Words
 from scipy import special, stats
 
+from taut.noise import (
+    Blocks,
+    Box,
+    FiniteSet,
+    L2Ball,
+    gaussian_with_covariance,
+    optimal_gaussian,
+)
+from taut.noise._exact_release import STANDARD_NORMAL
 from taut.noise._rounded import grid_gaussian
 from taut.noise._secure import SeededForExperiments
 
@@ -93,3 +105,80 @@ def test_low_order_bits_of_the_grid_release_do_not_depend_on_the_input():
     for counts in low:
         assert stats.chisquare(counts).pvalue > 1e-3
     assert stats.chi2_contingency(np.array(low)).pvalue > 1e-3
+
+
+TURN = np.array([[0.6, -0.8], [0.8, 0.6]])
+ALONG_AXES = {
+    "one number": optimal_gaussian(FiniteSet([[1.0]]), epsilon=0.1, delta=1e-6),
+    "finite": optimal_gaussian(FiniteSet(np.eye(2)), epsilon=0.1, delta=1e-6),
+    "flat": optimal_gaussian(FiniteSet([[1.0, 2.0, 0.5]]), epsilon=0.1, delta=1e-6),
+    "box": optimal_gaussian(Box([1.0], basis=[[1.0]]), epsilon=0.1, delta=1e-6),
+    "blocks": optimal_gaussian(Blocks([1, 1], [1.0, 2.0], basis=TURN), epsilon=0.1, delta=1e-6),
+    "covariance": gaussian_with_covariance(L2Ball(2, 1.0), [[2.0, 1.0], [1.0, 2.0]]),
+}
+
+
+def in_floating_point(noise, value, source):
+    """Return what value and noise along a basis make in doubles."""
+    return noise.basis @ (noise.basis.T @ value) + noise.sample(source)
+
+
+def proves_the_value(noise, output):
+    """Return whether an output lies outside of the set that every value leads to.
+
+    The set is that of the combinations of multiples of the public grid, in doubles.
+    """
+    steps = np.rint((noise.basis.T @ output) / noise.grid)
+    return not (noise.basis @ (steps * noise.grid) == output).all()
+
+
+@pytest.mark.parametrize("noise", ALONG_AXES.values(), ids=ALONG_AXES)
+def test_releases_along_axes_lie_in_a_set_that_does_not_depend_on_the_value(noise):
+    source, size = SeededForExperiments(seed=1), noise.sensitivity.dimension
+    for value in (np.zeros(size), np.ones(size), np.full(size, 0.1234567)):
+        released = [noise.release(value, source) for _ in range(COUNT)]
+        assert not any(proves_the_value(noise, output) for output in released)
+        naive = [in_floating_point(noise, value, source) for _ in range(COUNT)]
+        assert sum(proves_the_value(noise, output) for output in naive) > 0.9 * COUNT
+
+
+@pytest.mark.parametrize("noise", ALONG_AXES.values(), ids=ALONG_AXES)
+def test_every_output_along_axes_is_attainable_from_a_neighbour(noise):
+    """For every output of one value there are words that lead to it from the other."""
+    source, size = SeededForExperiments(seed=2), noise.sensitivity.dimension
+    values = np.full(size, 0.1), np.full(size, 0.1) + noise.sensitivity.clip(np.ones(size))
+    for value, other in (values, values[::-1]):
+        for _ in range(20):
+            output = noise.release(value, source)
+            words = []
+            for axis, step, scale in zip(noise.basis.T, noise.grid, noise.scales, strict=True):
+                exact = sum(Fraction(a) * Fraction(b) for a, b in zip(axis, other, strict=True))
+                place = Fraction(float(np.rint((axis @ output) / step) * step)) - exact
+                low, _ = STANDARD_NORMAL.tail_bounds(abs(place) / Fraction(float(scale)), 63)
+                words.append(low << 1 | (place > 0))
+            assert (noise.release(other, Words(words)) == output).all()
+
+
+@pytest.mark.slow
+def test_a_million_coefficients_lie_on_the_grid():
+    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(1000, 1000)))[0]
+    noise = optimal_gaussian(Box(np.ones(1000), basis=basis), epsilon=0.1, delta=1e-6)
+    source = SeededForExperiments(seed=3)
+    low = []
+    for value in (np.zeros(1000), np.full(1000, 0.1234567)):
+        steps = []
+        for _ in range(500):
+            output = noise.release(value, source)
+            assert not proves_the_value(noise, output)
+            steps.append(np.rint((noise.basis.T @ output) / noise.grid).astype(np.int64) % 16)
+        low.append(np.bincount(np.concatenate(steps), minlength=16))
+    assert stats.chi2_contingency(np.array(low)).pvalue > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ALONG_AXES.values(), ids=ALONG_AXES)
+def test_many_releases_along_axes(noise):
+    source, size = SeededForExperiments(seed=4), noise.sensitivity.dimension
+    for value in (np.zeros(size), np.ones(size)):
+        for _ in range(80_000):
+            assert not proves_the_value(noise, noise.release(value, source))

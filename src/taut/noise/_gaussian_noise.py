@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from taut.accounting import PrivacyLoss, gaussian
+from taut.noise._axes_release import AxesRelease
 from taut.noise._clipping import Matrix, Vector
-from taut.noise._exact_release import STANDARD_NORMAL, ExactRelease, RoundedNoise
+from taut.noise._exact_release import STANDARD_NORMAL, GridRelease, RoundedNoise
 from taut.noise._mechanism import NoiseMechanism
 from taut.noise._secure import RandomSource, default_generator
 
@@ -32,9 +33,9 @@ class GaussianNoise(NoiseMechanism):
         complement_scale: the standard deviation in every direction outside of the basis.
 
     **Guarantee**: `loss` is exact if the set is (Balle and Wang 2018, Theorem 8, after whitening),
-    for the adjacency of the set, for values whose neighbours differ by a member of it. Without a
-    basis that includes every digit: `release` rounds the ideal release to a public `grid`. With a
-    basis noise is added in floating point, whose digits the loss does not cover.
+    for the adjacency of the set, for values whose neighbours differ by a member of it. That
+    includes every digit: `release` rounds the ideal release to a public `grid`, along the axes of
+    the basis if there is one.
 
     `sample` draws in floating point: what it is added to is for experiments.
     """
@@ -86,8 +87,10 @@ class GaussianNoise(NoiseMechanism):
         return noise
 
     @cached_property
-    def _rounded(self) -> ExactRelease | None:
-        return None if self.basis is not None else RoundedNoise(self.scales, STANDARD_NORMAL)
+    def _rounded(self) -> GridRelease:
+        if self.basis is None:
+            return RoundedNoise(self.scales, STANDARD_NORMAL)
+        return AxesRelease(self.basis, self.scales, self.complement_scale)
 
     def _hidden(self, vector: Vector) -> Vector:
         noisy = self.scales > 0

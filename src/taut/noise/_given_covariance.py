@@ -9,17 +9,19 @@ from numpy.typing import ArrayLike
 
 from taut.errors import UnsoundConfiguration
 from taut.noise._balls import L1Ball, L2Ball
-from taut.noise._clipping import Matrix, Vector
+from taut.noise._clipping import Matrix, Vector, row_norms
 from taut.noise._finite_sets import FiniteSet, Polytope
+from taut.noise._fixed_point import fine_axes, fixed_point, in_chunks
 from taut.noise._gaussian_noise import GaussianNoise
 from taut.noise._levelling import ROOM
 from taut.noise._magnitudes import within_floats
 from taut.noise._mechanism import Certificate
+from taut.noise._real_numbers import real_numbers
 from taut.noise._sets import SensitivitySet
 
 __all__ = ["gaussian_with_covariance"]
 
-_ROUNDING = 1e-14  # of a length: how far a product with an axis can be off
+_ROUNDING = 2.0**-53
 
 
 @within_floats
@@ -31,9 +33,9 @@ def gaussian_with_covariance(sensitivity: SensitivitySet, covariance: ArrayLike)
         covariance: symmetric and positive definite, one row per coordinate.
 
     **Guarantee**: the multiplier is 1 / sup √(sᵀ C⁻¹ s) over the set, for the axes and scales that
-    noise is drawn with: exact for finite sets, polytopes, l1 and l2 balls; for other sets the
-    smaller of two upper bounds, from the l2 norm and from what coordinates reach. Noise along axes
-    is added in floating point, as with any basis.
+    noise is drawn with, whose last digits are not quite orthonormal: exact for finite sets,
+    polytopes, l1 and l2 balls, up to rounding; for other sets the smaller of two upper bounds, from
+    the l2 norm and from what coordinates reach. Releases are on a grid along the axes.
 
     Raises:
         ValueError: for another shape, and for a matrix that is not symmetric and finite.
@@ -53,7 +55,7 @@ def gaussian_with_covariance(sensitivity: SensitivitySet, covariance: ArrayLike)
             "covariance must be positive definite, got eigenvalues from "
             f"{float(variances[0])!r} to {float(variances[-1])!r}; add noise in the flat directions"
         )
-    scales = np.sqrt(variances)
+    axes, scales = fine_axes(axes), np.sqrt(variances)
     radius, exact = _whitened(sensitivity, axes, scales)
     how = "exact" if exact else "an upper bound"
     proof = Certificate(
@@ -63,12 +65,11 @@ def gaussian_with_covariance(sensitivity: SensitivitySet, covariance: ArrayLike)
         f"covariance as given, its whitened length is {how}; nothing is claimed about less noise",
     )
     scales.setflags(write=False)
-    axes.setflags(write=False)
     return GaussianNoise(sensitivity, "given", proof, 1 / (radius * ROOM), scales, axes)
 
 
 def _symmetric(covariance: ArrayLike, dimension: int) -> Matrix:
-    matrix = np.asarray(covariance, dtype=np.float64)
+    matrix = real_numbers(covariance, "covariance")
     if matrix.shape != (dimension, dimension):
         raise ValueError(
             f"covariance must be a matrix of {dimension} rows and columns, got shape {matrix.shape}"
@@ -83,20 +84,38 @@ def _symmetric(covariance: ArrayLike, dimension: int) -> Matrix:
 def _whitened(sensitivity: SensitivitySet, axes: Matrix, scales: Vector) -> tuple[float, bool]:
     """Return the largest length of a member over the scales, and whether a member has it."""
     flattest = float(scales.min())
+    stretch = _stretch(axes) * ROOM
     if isinstance(sensitivity, L2Ball):
-        return sensitivity.radius / flattest * ROOM, True
-    if isinstance(sensitivity, FiniteSet | Polytope | L1Ball):
-        corners = (
-            sensitivity.radius * np.eye(sensitivity.dimension)
-            if isinstance(sensitivity, L1Ball)
-            else sensitivity.vectors
-        )
-        lengths = np.sqrt(np.square((corners @ axes) / scales).sum(axis=1))
-        return float(lengths.max()) + _ROUNDING * sensitivity.max_l2 / flattest, True
-    reach = sensitivity.reach()
-    precision = np.abs((axes / scales**2) @ axes.T)
-    rounding = (_ROUNDING * float(np.linalg.norm(reach)) / flattest) * (
-        float(np.linalg.norm(reach)) / flattest
-    )
-    corner = math.sqrt(float(reach @ precision @ reach) + rounding)
-    return min(corner, sensitivity.max_l2 / flattest) * ROOM, False
+        return sensitivity.radius / flattest * stretch, True
+    if isinstance(sensitivity, L1Ball):
+        return sensitivity.radius * float(row_norms(axes / scales, 2.0).max()) * ROOM, True
+    outside = (sensitivity.rounding + _skew(sensitivity)) * stretch / flattest
+    if isinstance(sensitivity, FiniteSet | Polytope):
+        inside = fixed_point(sensitivity.vectors).times(in_chunks(axes)).doubles()
+        return float(row_norms(inside / scales, 2.0).max()) * ROOM + outside, True
+    whitened, reach = axes / scales, sensitivity.reach()
+    # Every product is rounded, and every sum of as many: what that adds to the square of a length.
+    rounding = 4 * len(axes) * _ROUNDING * float(np.square(np.abs(whitened).T @ reach).sum())
+    corner = math.sqrt(float(reach @ np.abs(whitened @ whitened.T) @ reach) + rounding)
+    return min(corner, sensitivity.max_l2 / flattest) * stretch + outside, False
+
+
+def _skew(sensitivity: SensitivitySet) -> float:
+    """Return how far a vector can be from what its coefficients in the basis of the set make.
+
+    A basis that counts as orthonormal has a defect of 1e-14 in every entry, or less.
+    """
+    if getattr(sensitivity, "basis", None) is None:
+        return 0.0
+    return 2e-14 * sensitivity.dimension * sensitivity.max_l2
+
+
+def _stretch(axes: Matrix) -> float:
+    """Return a bound on how much longer coefficients along axes are than a vector.
+
+    The square is the largest eigenvalue of BᵀB, within the Frobenius norm of BᵀB - I from one; a
+    product of unit vectors is rounded by at most their size times 2^-53.
+    """
+    size = len(axes)
+    defect = float(np.linalg.norm(axes.T @ axes - np.eye(size)))
+    return math.sqrt(1 + defect + 2 * size * size * _ROUNDING)

@@ -20,7 +20,7 @@ from taut.errors import UnsoundConfiguration
 from taut.noise._balls import LInfBall
 from taut.noise._boxes import Box
 from taut.noise._clipping import Vector
-from taut.noise._exact_release import ExactRelease
+from taut.noise._exact_release import GridRelease
 from taut.noise._grouped_release import grouped_release
 from taut.noise._l1_outline import refuse_basis
 from taut.noise._levelling import ROOM
@@ -95,7 +95,7 @@ class GroupedNoise(NoiseMechanism):
         return noise
 
     @cached_property
-    def _rounded(self) -> ExactRelease | None:
+    def _rounded(self) -> GridRelease:
         return grouped_release(_widths(self.sensitivity), self.groups, self.budgets)
 
     def _hidden(self, vector: Vector) -> Vector:

@@ -75,7 +75,7 @@ class IntegerLaplaceNoise(NoiseMechanism):
         return _draw(self.scales, source).astype(np.float64)
 
     @cached_property
-    def _rounded(self) -> ExactRelease | None:
+    def _rounded(self) -> ExactRelease:
         return _WholeRelease(self.scales)
 
     def _hidden(self, vector: Vector) -> Vector:
@@ -86,7 +86,7 @@ class _WholeRelease(ExactRelease):
     """Whole values plus whole noise: the grid is 1."""
 
     @cached_property
-    def _exponents(self) -> NDArray[np.intc]:
+    def exponents(self) -> NDArray[np.intc]:
         return np.zeros(self.scales.size, dtype=np.intc)
 
     def _steps(self, value: GridValue, source: RandomSource) -> Vector:

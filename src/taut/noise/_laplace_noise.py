@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from taut.accounting import PrivacyLoss
 from taut.errors import UnsoundConfiguration
 from taut.noise._clipping import Vector
-from taut.noise._exact_release import STANDARD_LAPLACE, ExactRelease, RoundedNoise
+from taut.noise._exact_release import STANDARD_LAPLACE, GridRelease, RoundedNoise
 from taut.noise._l1_outline import l1_outline, l1_radius, refuse_basis
 from taut.noise._laplace_loss import loss_of_ratios, worst_ratios
 from taut.noise._magnitudes import within_floats
@@ -64,7 +64,7 @@ class LaplaceNoise(NoiseMechanism):
         return self.scales * generator.standard_laplace(self.scales.size)
 
     @cached_property
-    def _rounded(self) -> ExactRelease | None:
+    def _rounded(self) -> GridRelease:
         return RoundedNoise(self.scales, STANDARD_LAPLACE)
 
     def _hidden(self, vector: Vector) -> Vector:

@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 
 from taut.accounting import PrivacyLoss
 from taut.noise._clipping import Vector
-from taut.noise._exact_release import ExactRelease
+from taut.noise._exact_release import GridRelease
 from taut.noise._named_tables import NamedTable, arranged, by_name
+from taut.noise._real_numbers import real_numbers
 from taut.noise._secure import RandomSource, default_generator
 from taut.noise._sets import SensitivitySet
 
@@ -84,14 +85,14 @@ class NoiseMechanism(ABC):
         """Draw the noise of one release, from the secure generator unless another is given."""
 
     @property
-    def grid(self) -> Vector | None:
+    def grid(self) -> Vector:
         """The powers of two of which multiples are released, one per coordinate.
 
-        Zero where nothing but a public constant is released; None if releases are in floating
-        point, because the noise lies along a basis.
+        If the noise lies along a basis, one per axis: coefficients are rounded, and a release is
+        their combination, a function of them. One per coordinate follows where there is noise
+        beside the basis. Zero where nothing but a public constant is released.
         """
-        rounded = self._rounded
-        return None if rounded is None else rounded.grid
+        return self._rounded.grid
 
     def release(
         self,
@@ -109,23 +110,21 @@ class NoiseMechanism(ABC):
             public: what is released, instead of the value, in directions that no record can change
                 and that get no noise; zero if left out.
 
-        **Guarantee**: with a `grid`, the release is distributed exactly as value plus noise in real
-        numbers, rounded to the nearest multiple: its loss is `loss`, and no low bits tell more
-        (docs/theory/rounding.md). Values are cut at 2^52 grid steps, which is 2^41 scales or more.
-        Without one (noise along a basis) value and noise are added in floating point, and `loss`
-        holds for real numbers only: low bits can betray the value (Mironov 2012).
+        **Guarantee**: the release is distributed exactly as value plus noise in real numbers,
+        rounded to the nearest multiple of the grid (coefficients, if there is a basis): its loss is
+        `loss`, and no low bits tell more (docs/theory/rounding.md). Values, or coefficients, are
+        cut at 2^52 grid steps, which is 2^41 scales or more.
 
         Raises:
-            ValueError: if the shape is wrong or an entry is not finite. Sums of clipped rows are
-                always finite, see `release_sum`.
+            ValueError: if the shape is wrong or an entry is not a finite number. Sums of clipped
+                rows are always finite, see `release_sum`.
         """
         vector = self._checked(value, "value")
         constant = np.zeros_like(vector) if public is None else self._checked(public, "public")
         source = default_generator() if generator is None else generator
-        untouched = constant - self._hidden(constant)
-        if self._rounded is None:
-            return self._hidden(vector) + untouched + self.sample(source)
-        return self._rounded.release(vector, source) + untouched
+        with np.errstate(all="ignore"):  # no value may be told by a warning
+            released = self._rounded.release(vector, source)
+            return released + (constant - self._hidden(constant))
 
     @overload
     def release_sum(
@@ -160,32 +159,31 @@ class NoiseMechanism(ABC):
             generator: where the noise comes from, as for `release`.
             non_finite: what becomes of rows with NaN or infinity, as for the set's ``clip``.
 
-        **Guarantee**: that of `release`. With a `grid` the sum is that of integers, so that one
-        record moves it by its own clipped row or less; a sum in doubles can move by more
-        (Casacuberta, Shoemate, Vadhan and Wagaman 2022), and without a grid it is one. Entries of
-        a row are cut at 2^42 grid steps.
+        **Guarantee**: that of `release`. The sum is that of integers, so that one record moves it
+        by its own clipped row or less; a sum in doubles can move by more (Casacuberta, Shoemate,
+        Vadhan and Wagaman 2022). Without a basis entries of a row are cut at 2^42 grid steps.
+        No row makes the call fail or warn, whatever finite or other numbers it holds.
         """
         table, names = arranged(rows, self.sensitivity.row_columns)
         if names is not None:
             released = self.release_sum(table, generator, non_finite=non_finite)
             return by_name(self.sensitivity.columns or names, released)
-        clipped = np.atleast_2d(self.sensitivity.clip(table, non_finite))
-        if self._rounded is None:
-            return self.release(clipped.astype(np.float64).sum(axis=0), generator)
+        clipped = self.sensitivity.clip(real_numbers(table, "rows"), non_finite)
         source = default_generator() if generator is None else generator
-        return self._rounded.release_sum(clipped, source)
+        with np.errstate(all="ignore"):  # no record may be told by a warning
+            return self._rounded.release_sum(np.atleast_2d(clipped), source)
 
     @property
-    def _rounded(self) -> ExactRelease | None:
-        """The noise on its grid, if it can be rounded exactly."""
-        return None
+    @abstractmethod
+    def _rounded(self) -> GridRelease:
+        """The noise on its grid."""
 
     @abstractmethod
     def _hidden(self, vector: Vector) -> Vector:
         """Return the part of a vector in the directions that have noise."""
 
     def _checked(self, value: ArrayLike, name: str) -> Vector:
-        vector = np.asarray(value, dtype=np.float64)
+        vector = real_numbers(value, name)
         if vector.shape != (self.sensitivity.dimension,):
             raise ValueError(
                 f"{name} must be a vector of {self.sensitivity.dimension} numbers, "

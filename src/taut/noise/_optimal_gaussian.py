@@ -13,15 +13,15 @@ from taut.accounting._budgets import gaussian_mu, positive_delta
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
-from taut.noise._clipping import Matrix, Vector
+from taut.noise._clipping import Matrix, Vector, row_norms
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._finite_solver import (
     Solution,
-    largest_quadratic,
     least_trace,
     least_worst,
     span_of,
 )
+from taut.noise._fixed_point import fine_axes, fixed_point, in_chunks
 from taut.noise._gaussian_noise import GaussianNoise, normal_moment
 from taut.noise._levelling import (
     ROOM,
@@ -131,7 +131,7 @@ def gaussian_with_scales(sensitivity: SensitivitySet, scales: ArrayLike) -> Gaus
         outline = sensitivity.outline(by_axis=True)
     if vector.size != outline.radii.size:
         raise ValueError(f"scales must hold {outline.radii.size} numbers, got {vector.size}")
-    radius = whitened_radius(outline, vector)
+    radius = whitened_radius(outline, vector) + _room_for_rounding(sensitivity, vector) - 1
     if not radius < math.inf:
         raise UnsoundConfiguration(
             "scales must be greater than 0 wherever the set is not zero: a coordinate without "
@@ -168,8 +168,9 @@ def _closed_form(
         sensitivity, lambda by_axis: sensitivity.outline(by_axis=by_axis), objective, weights
     )
     scales, bound, radius = unit_scales(outline, costs, objective, p)
-    scales *= z
-    radius /= z
+    room = _room_for_rounding(sensitivity, scales)
+    scales *= z * room
+    radius = (radius - 1 + room) / (z * room)
     error, factor = _error(outline, costs, scales, objective, p)
     proof = Certificate(radius, error, bound * factor * z**p * outline.exact, _why(outline, p))
     return _mechanism(sensitivity, outline, scales, z, objective, proof)
@@ -181,13 +182,21 @@ def _turned(
     """Return noise along the axes of a basis for an error that coordinates make."""
     found = least_along_basis(sensitivity, objective, weights, p)
     factor = 1.0 if p == 2 else normal_moment(p)
+    room = _room_for_rounding(sensitivity, found.scales)
     proof = Certificate(
-        found.radius / z,
-        found.error * factor * z**p,
+        (found.radius - 1 + room) / (z * room),
+        found.error * factor * (z * room) ** p,
         found.lower_bound * factor * z**p,
         found.statement,
     )
-    return _mechanism(sensitivity, found.outline, found.scales * z, z, objective, proof)
+    scales = found.scales * (z * room)
+    return _mechanism(sensitivity, found.outline, scales, z, objective, proof)
+
+
+def _room_for_rounding(sensitivity: SensitivitySet, scales: Vector) -> float:
+    """Return one plus the length, over scales, of what clipping in a basis leaves outside."""
+    rounding = sensitivity.rounding
+    return 1 + rounding / float(scales[scales > 0].min()) if rounding > 0 else 1.0
 
 
 def _error(
@@ -286,15 +295,21 @@ def _from_axes(
         raise UnsoundConfiguration(
             "the vectors are too far apart in size for floating point; scale the coordinates"
         )
-    coefficients = sensitivity.vectors @ axes
-    unit = math.sqrt(float((coefficients**2 @ (1 / variances)).max()))
+    axes = fine_axes(axes)
+    inside = fixed_point(sensitivity.vectors).times(in_chunks(axes)).doubles()
+    unit = _longest(sensitivity, inside, np.sqrt(variances))
     scales = np.sqrt(variances) * (z * unit * ROOM)
-    radius = math.sqrt(largest_quadratic(np.diag(scales**2), coefficients))
+    radius = _longest(sensitivity, inside, scales)
     proof = Certificate(
         radius, value * (z * unit * ROOM) ** 2, bound * z**2, "solved numerically, proof by duality"
     )
     if not radius <= (1 / z) * (1 + 1e-15):
         raise UnsoundConfiguration(f"a whitened length of {radius!r} is above 1 / {z!r}")
     scales.setflags(write=False)
-    axes.setflags(write=False)
     return GaussianNoise(sensitivity, objective, proof, z, scales, axes)
+
+
+def _longest(sensitivity: FiniteSet | Polytope, inside: Matrix, scales: Vector) -> float:
+    """Return the largest length over the scales, and what rounding of a change can add to it."""
+    longest = float(row_norms(inside / scales, 2.0).max())
+    return longest + 2 * sensitivity.rounding / float(scales.min())

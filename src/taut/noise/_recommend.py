@@ -18,11 +18,9 @@ from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
 from taut.noise._clipping import Vector
 from taut.noise._disparity import Disparity, disparity, laplace_threshold
-from taut.noise._gaussian_noise import GaussianNoise
 from taut.noise._grouped import GroupedNoise, grouped_linf
 from taut.noise._histogram import Histogram
-from taut.noise._integer_noise import IntegerLaplaceNoise, integer_laplace
-from taut.noise._laplace_noise import LaplaceNoise
+from taut.noise._integer_noise import integer_laplace
 from taut.noise._magnitudes import check_size
 from taut.noise._mechanism import NoiseMechanism
 from taut.noise._objectives import (
@@ -55,8 +53,7 @@ class NoiseOption:
         name: what it is called in tables.
         mechanism: ready to release.
         error: the predicted value of the objective that all options are ranked by.
-        guarantee: the promise in words; it says so if releases are in floating point, where low
-            bits are not protected (Mironov 2012).
+        guarantee: the promise in words.
     """
 
     name: str
@@ -175,8 +172,6 @@ def recommend(
         except (TautError, ValueError) as refusal:
             left_out[name] = str(refusal)
             continue
-        if not _rounds_exactly(mechanism):
-            guarantee += ", in floating point"
         with np.errstate(all="ignore"):
             error = aim.error(mechanism)
         if math.isfinite(error):
@@ -363,14 +358,6 @@ def _rule(found: Disparity, threshold: float) -> str:
         f"K_eff = {found.k_eff:.4g} is {side} epsilon^2 / (2 mu^2) = {threshold:.4g}, so that of "
         f"pure Laplace and Gaussian noise {winner} has the smaller squared error."
     )
-
-
-def _rounds_exactly(mechanism: NoiseMechanism) -> bool:
-    """Say whether releases have a grid, without making it."""
-    if isinstance(mechanism, GaussianNoise):
-        return mechanism.basis is None
-    exact = LaplaceNoise | IntegerLaplaceNoise | GroupedNoise | StaircaseNoise
-    return isinstance(mechanism, exact)
 
 
 def _by_coordinate(weights: ArrayLike | None, sensitivity: SensitivitySet) -> Vector | None:

@@ -13,7 +13,7 @@ from taut import _validate
 from taut.accounting import PrivacyLoss, pure
 from taut.errors import UnsoundConfiguration
 from taut.noise._clipping import Vector
-from taut.noise._exact_release import ExactRelease
+from taut.noise._exact_release import GridRelease
 from taut.noise._l1_outline import l1_radius
 from taut.noise._levelling import ROOM
 from taut.noise._magnitudes import within_floats
@@ -96,7 +96,7 @@ class StaircaseNoise(NoiseMechanism):
         return heights / (ball * -math.expm1(-self.epsilon) * float(weights.sum()))
 
     @cached_property
-    def _rounded(self) -> ExactRelease | None:
+    def _rounded(self) -> GridRelease:
         sizes = np.maximum(self.coordinate_errors(1.0), _FINEST * self.scales)
         return RoundedStaircase(sizes, self.scales, self.epsilon, self.gamma)
 
