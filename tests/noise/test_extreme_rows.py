@@ -14,11 +14,14 @@ from taut.noise import (
     Blocks,
     Box,
     FiniteSet,
+    Histogram,
     L1Ball,
     L2Ball,
     LInfBall,
     LpIntersection,
     Polytope,
+    Product,
+    Ranges,
     SeededForExperiments,
     clipping,
     gaussian_with_covariance,
@@ -54,6 +57,10 @@ SETS = {
     "finite": FiniteSet([[1.0, 0.0, 2.0], [0.0, 3.0, 1.0]]),
     "polytope": Polytope(np.vstack([np.eye(3), np.ones((1, 3)) / 2])),
     "flat polytope": Polytope([[1.0, 2.0, 0.0], [0.0, 1.0, 1.0]]),
+    "histogram": Histogram(3),
+    "histogram of two": Histogram(3, per_record=2),
+    "ranges": Ranges([(18.0, 90.0), (-1.0, 0.5), (0.0, 1e5)]),
+    "product": Product(L1Ball(2, 1.0), Box([2.0])),
 }
 each_set = pytest.mark.parametrize("one", SETS.values(), ids=SETS)
 EXTREME = [0.0, -0.0, 5e-324, 1e-310, 1e-200, 1.0, -1.0, 1e16, 1e200, 1.3e308, LARGEST]
