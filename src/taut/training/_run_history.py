@@ -1,10 +1,11 @@
 """What a run has spent, read from the lines of its ledger: never less than it made visible.
 
 A ledger is a file of JSON lines, only ever appended to. A line `run` begins a segment of steps
-under one plan; `reserve` says that so many further steps may be taken; `return` says that so many
-of the reserved ones were not. A process that is killed returns nothing, so the total can be too
-high, but never too low. A line that was cut off in writing says nothing readable: it counts as a
-block of reserved steps, for good once the next process adds a line `torn`.
+under one plan; `reserve` says that so many further steps may be taken, from the step of a number
+on; `return` says that so many of the reserved ones were not, and after how many updates the run was
+interrupted, if it was. A process that is killed returns nothing, so the total can be too high, but
+never too low. A line that was cut off in writing says nothing readable: it counts as a block of
+reserved steps, for good once the next process adds a line `torn`.
 
 Every ledger has a random name. Steps of another ledger whose weights this run went on from are
 reserved under the name of that one, so that nobody's steps are left out or counted twice.
@@ -48,6 +49,10 @@ class RunHistory:
         torn: lines at the end of the file that cannot be read; their steps are counted.
         id: the random name of the ledger; None if its file has none.
         carried: how many of the steps were taken by runs with other ledgers, by their names.
+        interrupts: after how many updates the run was stopped on purpose, each time with a
+            checkpoint that holds them; such a stop costs no step.
+        crashes: how many steps every other stop has cost: they count, and were taken again from
+            the last checkpoint, or never.
 
     **Guarantee**: if every update became visible only after `RunLedger.record` had returned,
     `steps` is at least the number of updates that ever did, whatever was killed in between, on a
@@ -59,6 +64,10 @@ class RunHistory:
     torn: int = 0
     id: str | None = None
     carried: Mapping[str, int] = field(default_factory=dict)
+    interrupts: tuple[int, ...] = ()
+    crashes: tuple[int, ...] = ()
+    _ahead: int | None = field(default=None, compare=False, repr=False)
+    """The number of the step that comes next if nothing is lost; None before the first."""
 
     @property
     def steps(self) -> int:
@@ -118,6 +127,17 @@ class RunHistory:
             raise ValueError(f"{-steps} steps returned where {last.steps} were reserved")
         return replace(self, segments=(*earlier, replace(last, steps=total)))
 
+    def going_on(self, step: int, size: int) -> RunHistory:
+        """Return the history of a run whose next `size` steps begin with the number `step`."""
+        crashes = self.crashes
+        if self._ahead is not None and step < self._ahead:
+            crashes = (*crashes, self._ahead - step)
+        return replace(self, crashes=crashes, _ahead=step + size)
+
+    def interrupted(self, updates: int) -> RunHistory:
+        """Return the history of a run that was stopped on purpose after so many updates."""
+        return replace(self, interrupts=(*self.interrupts, updates))
+
     def missing(self, runs: Mapping[str, int]) -> dict[str, int]:
         """Return the steps in `runs` that do not count here yet."""
         known = self.runs
@@ -167,7 +187,8 @@ class RunHistory:
             except (KeyError, TypeError, ValueError) as error:
                 raise ValueError(f"line {number} is malformed: {error}") from error
         if torn and history.segments:
-            history = history.counted(torn * history.segments[-1].block)
+            lost = torn * history.segments[-1].block
+            history = history.counted(lost)._moved(lost)
         return replace(history, torn=torn)
 
     def _after(self, entry: Mapping[str, Any]) -> RunHistory:
@@ -177,22 +198,42 @@ class RunHistory:
                 raise ValueError(f"expected schema {SCHEMA!r}, got {entry.get('schema')!r}")
             plan = Plan.from_dict(entry["run"])
             name = self.id if self.segments else entry.get("id")
-            return replace(self, id=name).begun(
+            return replace(self, id=name, _ahead=None).begun(
                 plan, _validate.positive_integer(block=entry["block"])
             )
         if "torn" in entry:
             if not self.segments:  # the very first line was cut off, before any step
                 return self
-            return self.counted(_validate.positive_integer(torn=entry["torn"]))
+            torn = _validate.positive_integer(torn=entry["torn"])
+            return self.counted(torn)._moved(torn)
         if "return" in entry:
-            return self.counted(-_validate.integer(steps=entry["return"]))
+            return self._ended(entry)
         if "include" in entry:
             steps = {
                 str(name): _validate.positive_integer(steps=count)
                 for name, count in entry["include"].items()
             }
             return self.including(steps)
-        return self.counted(_validate.positive_integer(steps=entry["reserve"]))
+        return self._reserved(entry)
+
+    def _reserved(self, entry: Mapping[str, Any]) -> RunHistory:
+        """Return the history with a block of steps, and what it tells about steps before it."""
+        size = _validate.positive_integer(steps=entry["reserve"])
+        more = self.counted(size)
+        if "step" not in entry:
+            return replace(more, _ahead=None)
+        return more.going_on(_validate.integer(step=entry["step"]), size)
+
+    def _ended(self, entry: Mapping[str, Any]) -> RunHistory:
+        """Return the history without the steps that a process did not take."""
+        unused = _validate.integer(steps=entry["return"])
+        less = self.counted(-unused)._moved(-unused)
+        if "interrupted" not in entry:
+            return less
+        return less.interrupted(_validate.integer(interrupted=entry["interrupted"]))
+
+    def _moved(self, steps: int) -> RunHistory:
+        return self if self._ahead is None else replace(self, _ahead=self._ahead + steps)
 
 
 def _parsed(line: bytes) -> Mapping[str, Any] | None:

@@ -101,6 +101,11 @@ class RunLedger:
         """The loss of all these steps."""
         return self._history.loss
 
+    @property
+    def most_steps(self) -> int | None:
+        """How many steps of the last plan its promise allows; None if that is not enforced."""
+        return self._most
+
     def epsilon(self, delta: float) -> float:
         """Return a certified upper bound on epsilon at `delta` for all steps taken."""
         return self._history.epsilon(delta)
@@ -161,8 +166,14 @@ class RunLedger:
                 self._history = self._history.including(missing)
         return sum(missing.values())
 
-    def close(self) -> None:
-        """Return the reserved steps that were not recorded, and let go of the file."""
+    def close(self, *, interrupted_after: int | None = None) -> None:
+        """Return the reserved steps that were not recorded, and let go of the file.
+
+        Args:
+            interrupted_after: the number of updates of a run that was stopped on purpose, if a
+                checkpoint holds all of them; readers can then tell the stop from a crash.
+        """
+        noted = {} if interrupted_after is None else {"interrupted": interrupted_after}
         with self._lock:
             if self._closed:
                 return
@@ -170,8 +181,10 @@ class RunLedger:
             if self._file is None:
                 return
             try:
-                if self._spare:
-                    self._append({"return": self._spare})
+                if self._spare or noted:
+                    self._append({"return": self._spare, **noted})
+                if interrupted_after is not None:
+                    self._history = self._history.interrupted(interrupted_after)
             finally:
                 self._let_go()
 
@@ -232,6 +245,7 @@ class RunLedger:
         if self._file is not None:
             self._append({"reserve": size, "step": step})
         self._spare = size
+        self._history = self._history.going_on(step, size)
 
     def _most_steps(self) -> int:
         """Return how many steps of the last segment fit into the plan's promise."""
