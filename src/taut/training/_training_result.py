@@ -13,6 +13,7 @@ from taut.accounting import Adjacency, Bounds, MixingComparison, PrivacyLoss
 from taut.errors import UnsoundConfiguration
 from taut.training._plan import Plan
 from taut.training._run_history import RunHistory
+from taut.training._run_record import RunRecord
 
 __all__ = ["TrainingResult"]
 
@@ -37,6 +38,8 @@ class TrainingResult:
         dropped_examples: how often an example counted for nothing since its gradient was not
             finite, as far as this process has seen. It depends on the examples: it is in no file
             and no statement, and not for publication.
+        record: when the run ended, with which software, and how its owner calls it; None for a
+            result without. No part of the promise: results that differ in it alone are equal.
 
     **Guarantee**: `adjacency` and `sampler` say what the promise is about; it holds for whoever
     sees every update. Losses and accuracies on training examples are no part of it.
@@ -50,6 +53,7 @@ class TrainingResult:
     loss: PrivacyLoss
     is_secure: bool
     dropped_examples: int = field(default=0, compare=False, repr=False)
+    record: RunRecord | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.counted_steps < self.steps:
@@ -155,6 +159,7 @@ class TrainingResult:
             "plan": self.plan.to_dict(),
             "loss": self.loss.to_dict(),
             **mixed,
+            **({} if self.record is None else self.record.to_dict()),
         }
 
     def to_json(self) -> str:
@@ -183,6 +188,7 @@ class TrainingResult:
                 epsilon=loss.epsilon_bounds(plan.delta),
                 loss=loss,
                 is_secure=bool(data["is_secure"]),
+                record=RunRecord.from_dict(data),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"malformed training result: {error!r}") from None
