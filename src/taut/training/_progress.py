@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from taut.training._callbacks import StepEnd
@@ -40,6 +41,11 @@ class Progress:
             self._task = self._bar.add_task("", total=steps, text="")
             self._bar.start()
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is anything to see."""
+        return self._bar is not None or self._lines
+
     def show(self, event: StepEnd) -> None:
         """Follow a step."""
         if self._first is None:
@@ -61,8 +67,15 @@ class Progress:
         speed = done * self._batch_size / max(time.monotonic() - self._began, 1e-9)
         parts = [] if event.private_loss is None else [f"loss {event.private_loss:.4f} (private)"]
         if event.epsilon is not None:
-            parts.append(f"epsilon {math.ceil(1000 * event.epsilon) / 1000:.3f}")
+            parts.append(f"epsilon {_rounded_up(event.epsilon)}")
         return "  ".join([*parts, f"{speed:.0f} examples/s expected"])
+
+
+def _rounded_up(epsilon: float) -> str:
+    """Return three decimal places, never below what they state."""
+    if not math.isfinite(epsilon):
+        return str(epsilon)
+    return str(Decimal(epsilon).quantize(Decimal("0.001"), ROUND_CEILING))
 
 
 def _bar() -> Any:
