@@ -36,7 +36,7 @@ def test_metrics_hold_nothing_private(configured, folder):
     train(RunConfig.from_toml(configured()))
     lines = (folder / "run" / "metrics.csv").read_text().splitlines()
     rows = list(csv.DictReader(lines))
-    assert [list(row) for row in rows] == [["step", "epoch", "epsilon"]] * 6
+    assert [list(row) for row in rows] == [["step", "counted", "epoch", "epsilon"]] * 6
     assert [int(row["step"]) for row in rows] == [1, 2, 3, 4, 5, 6]
     assert float(rows[-1]["epsilon"]) <= 3.0
 

@@ -268,7 +268,7 @@ def test_callbacks_hear_of_steps_epochs_and_the_end(tmp_path):
     rows = list(csv.DictReader((tmp_path / "steps.csv").read_text().splitlines()))
     assert [row["step"] for row in rows] == ["2", "4", "6"]
     assert float(rows[-1]["epsilon"]) == pytest.approx(plan().epsilon)
-    assert rows[0].keys() == {"step", "epoch", "epsilon"}
+    assert rows[0].keys() == {"step", "counted", "epoch", "epsilon"}
 
 
 def test_epsilon_is_logged_for_tensorboard(tmp_path):

@@ -12,6 +12,7 @@ from taut.training._checkpoint import Checkpoints, write_atomically
 from taut.training._plan import Plan
 from taut.training._processes import Processes
 from taut.training._run_ledger import RunLedger
+from taut.training._run_record import RunRecord
 from taut.training._shared_ledger import SharedLedger
 from taut.training._training_result import TrainingResult
 
@@ -94,10 +95,15 @@ class RunFiles:
         if not path.exists():
             write_atomically(path, self._plan.to_json())
 
-    def close(self, ledger: RunLedger) -> None:
-        """Let go of the ledger; one in memory is kept for the next time."""
+    def close(self, ledger: RunLedger, *, interrupted_after: int | None) -> None:
+        """Let go of the ledger; one in memory is kept for the next time.
+
+        Args:
+            ledger: from `ledger`.
+            interrupted_after: as of `RunLedger.close`.
+        """
         if ledger is not self._memory:
-            ledger.close()
+            ledger.close(interrupted_after=interrupted_after)
 
     def checkpoint(self) -> dict[str, Any] | None:
         """Return the last checkpoint, if there is one."""
@@ -111,6 +117,17 @@ class RunFiles:
         if now or self._processes.agreed(lambda: checkpoints.is_due(step)):
             whole = state()
             self._processes.agreed(lambda: checkpoints.write(whole))
+
+    def finished(self, result: TrainingResult) -> RunRecord | None:
+        """Return when and with what a run ended, if its result was written down before."""
+        path = None if self.directory is None else self.directory / "result.json"
+        if path is None or not path.exists():
+            return None
+        try:
+            stated = TrainingResult.from_json(path.read_text(encoding="utf-8"))
+        except (ValueError, UnsoundConfiguration):  # it is written anew
+            return None
+        return stated.record if stated == result else None
 
     def save_result(self, result: TrainingResult) -> None:
         """Write down what the run promises."""

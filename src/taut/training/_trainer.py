@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import torch
@@ -15,18 +17,21 @@ from torch.optim.lr_scheduler import LRScheduler
 from taut import _validate
 from taut.errors import BudgetExceeded
 from taut.noise import RandomSource
+from taut.training._audience import Audience
 from taut.training._augmentation import Augment, Augmentation, examples_within
 from taut.training._batches import (
     LabelRange,
     check_finite,
     inputs_and_targets,
 )
-from taut.training._callbacks import Callback, CSVLog, StepEnd
+from taut.training._callbacks import Callback, CSVLog
 from taut.training._distributed import refuse_for_shards, unwrapped
 from taut.training._dropped import warn_of_dropped
 from taut.training._ema import MovingAverage
 from taut.training._evaluation import Evaluation, evaluate
 from taut.training._fetching import Collate
+from taut.training._first_batch import first_examples
+from taut.training._interrupts import Interrupts, leave_interrupts_to_parent
 from taut.training._loader import MicroBatch, PrivateLoader
 from taut.training._materialised import LossFunction
 from taut.training._mixed_sgd import mixed
@@ -34,20 +39,20 @@ from taut.training._optimizer_checks import optimizer_of, scheduler_of
 from taut.training._plan import Plan
 from taut.training._private_gradient import PrivateGradient
 from taut.training._processes import Processes
-from taut.training._progress import Progress
 from taut.training._randomness import split
 from taut.training._recognised_loss import recognised
 from taut.training._recorded_passes import check_detached
 from taut.training._refresh import refresh_of, refuse_private
 from taut.training._run_files import RunFiles
 from taut.training._run_ledger import RunLedger
+from taut.training._run_record import RunRecord, checked_names
 from taut.training._run_state import RunState
 from taut.training._tape import Backend
 from taut.training._training_result import TrainingResult
 
 __all__ = ["PrivateTrainer"]
 
-_EPSILONS = 20  # how often a run asks for its epsilon
+_LOG = logging.getLogger(__name__)
 
 
 class PrivateTrainer:
@@ -86,6 +91,8 @@ class PrivateTrainer:
         checkpoint_seconds: and after so much time.
         log_private_metrics: write losses of private batches to `private.csv` in `run_dir`.
         progress: show the course of the run, if standard error is a terminal.
+        names: a title, an owner and the name of the dataset, for the record of the run in its
+            result; they are published with it.
 
     **Guarantee**: every update is the plan's: batches as its sampling draws them, clipped
     gradients, noise once, division by the expected batch size; it is written to the ledger before
@@ -135,6 +142,7 @@ class PrivateTrainer:
         checkpoint_seconds: float = 60.0,
         log_private_metrics: bool = False,
         progress: bool = True,
+        names: Mapping[str, str | None] | None = None,
     ) -> None:
         if not isinstance(plan, Plan):
             raise _validate.WrongType(f"plan must be a Plan, got plan={plan!r}")
@@ -184,13 +192,15 @@ class PrivateTrainer:
             "num_workers": num_workers,
             "collate_fn": collate_fn,
         }
+        if num_workers:
+            self._loading["worker_init_fn"] = leave_interrupts_to_parent
         self._loss_fn = loss_fn
         self._losses: LossFunction | None = None
         self._labels: LabelRange | None = None
         is_first = self._processes.is_first
         self._callbacks = [*callbacks, *self._logs(log_private_metrics)] if is_first else []
         self._progress = progress and is_first
-        self._epsilon: float | None = None
+        self._names = checked_names(names or {})
         self._dropped = self._dropped_now = 0  # examples that contributed nothing
 
     @classmethod
@@ -219,36 +229,47 @@ class PrivateTrainer:
                 that the model cannot be trained with privacy.
             BudgetExceeded: if this trainer has already spent what was planned.
             ValueError: for data that the model or the loss cannot use.
+            KeyboardInterrupt: if the run was interrupted by Ctrl-C (SIGINT). The step that was
+                going on is finished first and, with a `run_dir`, a checkpoint is written: the next
+                `fit` goes on from there, and no step is lost. A second Ctrl-C stops at once.
+            SystemExit: in the same way with exit code 143, if it was asked to end (SIGTERM).
         """
         if resume not in ("auto", "never"):
             raise ValueError(f"resume must be 'auto' or 'never', got resume={resume!r}")
-        loader = PrivateLoader(
-            dataset,
-            self.plan,
-            steps=self.plan.steps,
-            generator=self._sampling_bits,
-            **self._loading,
-        )
-        refuse_private(self._public, dataset)
-        self._prepare(dataset)
-        self.ledger = self._files.ledger()
-        try:
-            state = self._state(loader, self.ledger)
-            if not self._restored(state, resume):
-                self._train(state)
-        finally:
-            self._files.close(self.ledger)
-        result = TrainingResult.of(
-            self.plan,
-            self.ledger.history,
-            steps=self.step,
-            is_secure=self._noise_bits.secure,
-            dropped_examples=self._dropped,
-        )
-        self._files.save_result(result)
-        for callback in self._callbacks:
-            callback.on_fit_end(self, result)
+        with Interrupts(self._processes) as interrupts:
+            loader = self._loader(dataset)
+            self._prepare(dataset)
+            stopped = self._carried_out(loader, resume, interrupts)
+            result = None if stopped else self._ended()
+        if result is None or interrupts.was_asked:
+            interrupts.do(f"stopped after step {self.step} of {self.plan.steps}")
         return result
+
+    def check(self, dataset: Any) -> None:
+        """Check all that the first step checks, with examples of the dataset; take no step.
+
+        Args:
+            dataset: as for `fit`.
+
+        **Guarantee**: nothing is released and nothing is counted: gradients are computed, compared
+        and forgotten, and weights stay as they are. What is refused may depend on examples, as in
+        `fit`: messages are for their owner.
+
+        Raises:
+            UnsoundConfiguration: if the model cannot be trained with privacy.
+            ValueError: for data that the model or the loss cannot use.
+        """
+        self._loader(dataset)
+        self._prepare(dataset)
+        most, collate = (self._loading[n] for n in ("max_physical_batch_size", "collate_fn"))
+        batch = first_examples(dataset, self.plan.batch_size, most, collate)
+        self.model.train()
+        with torch.random.fork_rng():
+            self._renew_clipping()
+            try:
+                self._accumulate(MicroBatch(batch, 1, 0, is_last=True))
+            finally:
+                self._gradient.discard()
 
     def evaluate(
         self, dataset: Any, *, averaged: bool | None = None, batch_size: int = 1024
@@ -282,6 +303,16 @@ class PrivateTrainer:
             yield self.model
 
     # --- before the first step -----------------------------------------------------------------
+
+    def _loader(self, dataset: Any) -> PrivateLoader:
+        refuse_private(self._public, dataset)
+        return PrivateLoader(
+            dataset,
+            self.plan,
+            steps=self.plan.steps,
+            generator=self._sampling_bits,
+            **self._loading,
+        )
 
     def _logs(self, private: bool) -> Iterator[Callback]:
         directory = self._files.directory
@@ -337,13 +368,40 @@ class PrivateTrainer:
 
     # --- training ------------------------------------------------------------------------------
 
-    def _train(self, state: RunState) -> None:
-        progress = Progress(self.plan.steps, self.plan.batch_size, wanted=self._progress)
+    def _carried_out(self, loader: PrivateLoader, resume: str, interrupts: Interrupts) -> bool:
+        """Take the steps that are left; return whether the run was stopped before the last."""
+        self.ledger = self._files.ledger()
+        began, stopped = None, False
+        try:
+            state = self._state(loader, self.ledger)
+            if not self._restored(state, resume):
+                began = self.step
+                self._say_where(began)
+                stopped = self._train(state, interrupts)
+        finally:
+            has_moved = stopped and self.step != began
+            self._files.close(self.ledger, interrupted_after=self.step if has_moved else None)
+        return stopped
+
+    def _say_where(self, step: int) -> None:
+        assert self.ledger is not None
+        if self.ledger.steps:
+            _LOG.info(
+                "going on after step %d of %d; %d steps count so far",
+                step,
+                self.plan.steps,
+                self.ledger.steps,
+            )
+
+    def _train(self, state: RunState, interrupts: Interrupts) -> bool:
         self.model.train()
         self._gradient.discard()
         self._renew_clipping()
+        audience = Audience(self, self._callbacks, self.plan, state.ledger, progress=self._progress)
         total, seen = 0.0, 0
         try:
+            if interrupts.stop():
+                return True
             for part in state.loader.microbatches():
                 total, seen = total + self._accumulate(part), seen + part.size
                 if not part.is_last:
@@ -352,11 +410,38 @@ class PrivateTrainer:
                     break
                 self._renew_clipping()
                 self._files.save(self.step, lambda: state.saved(self.step))
-                self._tell(progress, state.ledger, total / seen if seen else None)
+                mean = total / seen if seen else None
+                audience.step_ended(mean, self._dropped_now, self._gradient.clipping_norm)
                 total, seen = 0.0, 0
+                if interrupts.stop() and self.step < self.plan.steps:
+                    self._files.save(self.step, lambda: state.saved(self.step), now=True)
+                    self._tell_of_interrupt()
+                    return True
         finally:
-            progress.close()
+            audience.close()
         self._files.save(self.step, lambda: state.saved(self.step), now=True)
+        return False
+
+    def _tell_of_interrupt(self) -> None:
+        for callback in self._callbacks:
+            callback.on_interrupt(self)
+
+    def _ended(self) -> TrainingResult:
+        """Write down what the run promises."""
+        assert self.ledger is not None
+        result = TrainingResult.of(
+            self.plan,
+            self.ledger.history,
+            steps=self.step,
+            is_secure=self._noise_bits.secure,
+            dropped_examples=self._dropped,
+        )
+        record = self._files.finished(result) or RunRecord.now(self._names)
+        result = replace(result, record=record)
+        self._files.save_result(result)
+        for callback in self._callbacks:
+            callback.on_fit_end(self, result)
+        return result
 
     def _renew_clipping(self) -> None:
         if self.refresh is not None and self.refresh.is_due(self.step):
@@ -396,17 +481,3 @@ class PrivateTrainer:
             self.average.update()
         self.step += 1
         return True
-
-    def _tell(self, progress: Progress, ledger: RunLedger, loss: float | None) -> None:
-        steps = self.plan.steps
-        if self.step % max(steps // _EPSILONS, 1) == 0 or self.step == steps:
-            self._epsilon = ledger.epsilon(self.plan.delta)
-        epoch = self.step * self.plan.rate
-        norm = self._gradient.clipping_norm
-        event = StepEnd(self.step, steps, epoch, self._epsilon, loss, self._dropped_now, norm)
-        progress.show(event)
-        for callback in self._callbacks:
-            callback.on_step_end(self, event)
-        if self.step % max(round(1 / self.plan.rate), 1) == 0:
-            for callback in self._callbacks:
-                callback.on_epoch_end(self, event)

@@ -1,0 +1,30 @@
+"""Examples for a check before the first step: as many as it has, and nothing drawn at random."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.utils.data import default_collate
+
+from taut.training._fetching import Collate
+from taut.training._loader_checks import length
+
+__all__ = ["first_examples"]
+
+_FEWEST = 2  # one example alone says nothing about examples that are mixed
+
+
+def first_examples(dataset: Any, expected: float, most: int | None, collate: Collate | None) -> Any:
+    """Return a collated batch of examples from all over a dataset.
+
+    Args:
+        dataset: of examples.
+        expected: how many a step looks at.
+        most: how many are computed at a time.
+        collate: makes a batch of a list.
+    """
+    examples = length(dataset)
+    wanted = max(round(expected if most is None else min(expected, most)), _FEWEST)
+    count = min(wanted, examples)
+    places = (i * (examples - 1) // max(count - 1, 1) for i in range(count))
+    return (collate or default_collate)([dataset[place] for place in places])
