@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from taut.runs._sections import DataSection
+from taut.training._plain_arrays import read_arrays
 
 __all__ = ["read_data"]
 
@@ -64,13 +64,9 @@ def _read(path: Path) -> Mapping[str, NDArray[np.generic]]:
     if not path.exists():
         raise FileNotFoundError(f"[data] path: there is no file {path}")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile):
-        # What NumPy says here is about pickles, and how to trust them.
-        raise ValueError(
-            f"[data] {path} is not a file of plain arrays; write one with numpy.savez"
-        ) from None
+        arrays = read_arrays(path)
+    except ValueError as error:
+        raise ValueError(f"[data] {error}") from None
     if "x" in arrays and "x_train" not in arrays:
         arrays = {
             "x_train" if n == "x" else "y_train" if n == "y" else n: a for n, a in arrays.items()

@@ -13,6 +13,7 @@ import numpy as np
 from taut.noise import Subspaces
 from taut.noise._public_vectors import as_provenance
 from taut.noise._sets import orthonormal
+from taut.training._plain_arrays import read_arrays
 
 __all__ = ["from_json", "read_subspaces", "to_json", "write_subspaces"]
 
@@ -38,9 +39,7 @@ def read_subspaces(path: str | os.PathLike[str]) -> Subspaces:
         ValueError: if there is no such file, or its basis is not orthonormal.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            values = {name: file[name] for name in file.files}
-        return _checked(**values)
+        return _checked(**read_arrays(path, stored=True))
     except (OSError, KeyError, TypeError) as error:
         raise ValueError(
             f"subspaces must be a file that HybridClip.saved wrote, got {os.fspath(path)!r}: "
