@@ -136,7 +136,7 @@ def test_files_that_are_none(refusal, tmp_path):
     path = tmp_path / "data.npz"
     assert "No such file" in refusal(f"compare {path} {OPTIONS}")
     path.write_text("x,y\n1,2\n")
-    assert "is no .npz file" in refusal(f"compare {path} {OPTIONS}")
+    assert "is not a file of plain arrays" in refusal(f"compare {path} {OPTIONS}")
     config = tmp_path / "compare.toml"
     config.write_text("speed = 3\n")
     assert "sets 'speed'" in refusal(f"compare demo {OPTIONS} --config {config}")
@@ -186,3 +186,24 @@ def test_json_numbers(run_json, written, arrays):
     answer = run_json(f"compare {written(arrays)} {OPTIONS} --arms plain --seeds 1")
     assert answer["results"][0]["value"]["low"] is None
     assert json.dumps(answer, allow_nan=False)
+
+
+def test_a_file_cannot_name_code_by_itself(run, refusal, written, arrays, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = tmp_path / "ran"
+    (tmp_path / "compared_net.py").write_text(
+        f"import pathlib\npathlib.Path({str(ran)!r}).touch()\nfrom torch import nn\n"
+        "def make(): return nn.Linear(6, 2)\n"
+    )
+    options = tmp_path / "options.toml"
+    line = f"compare {written(arrays)} {OPTIONS} --arms plain --predict-only --config {options}"
+    options.write_text('model = "compared_net:make"\n')
+    assert "add --allow-code compared_net" in refusal(line)
+    options.write_text('model = "compared_net:make"\nallow_code = "compared_net"\n')
+    assert "sets 'allow_code', which is no option" in refusal(line)
+    options.write_text('model = "os:getcwd"\n')
+    assert "cannot import 'os'" in refusal(f"{line} --allow-code os")
+    assert not ran.exists()
+    options.write_text('model = "compared_net:make"\n')
+    assert run(f"{line} --allow-code compared_net").exit_code == 0
+    assert run(f"{line.partition(' --config')[0]} --model compared_net:make").exit_code == 0

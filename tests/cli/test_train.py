@@ -1,14 +1,18 @@
 """``taut train`` and ``taut resume``."""
 
+import csv
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
 from runs.configs import write_config, write_points
 
-from taut.training import Plan, RunLedger
+from taut.training import Plan, RunHistory, RunLedger
 
 torch.set_num_threads(1)
 
@@ -67,10 +71,91 @@ def test_an_interrupt_says_how_to_go_on(run, config, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("taut.runs.train", interrupted)
+    monkeypatch.setattr("taut.training.PrivateTrainer.evaluate", interrupted)
     result = run(f"train {config}")
     assert result.exit_code == 130
     assert f"go on with: taut resume {config.parent / 'run'}" in result.stderr
+    monkeypatch.undo()
+    assert run(f"resume {config.parent / 'run'}").exit_code == 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_goes_on_where_it_stopped(run, tmp_path, number, code):
+    write_points(tmp_path)
+    plan = {"steps": 500, "noise_multiplier": 8.0, "epsilon": None}
+    config = write_config(tmp_path, plan=plan, run={"checkpoint_seconds": 60.0})
+    child = subprocess.Popen(
+        [sys.executable, "-m", "taut", "train", str(config)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    metrics = tmp_path / "run" / "metrics.csv"
+    while not metrics.exists() and child.poll() is None:
+        time.sleep(0.01)
+    child.send_signal(number)
+    output, errors = child.communicate(timeout=120)
+    assert (child.returncode, output) == (code, "")
+    (after,) = RunHistory.read(tmp_path / "run" / "ledger.jsonl").interrupts
+    assert 0 < after < 500
+    assert f"Interrupted after step {after} of 500; go on with: taut resume" in errors
+    result = run(f"resume {tmp_path / 'run'} --json")
+    assert result.stderr == f"Going on after step {after} of 500\n"
+    answer = json.loads(result.stdout)
+    assert (answer["steps"], answer["counted_steps"]) == (500, 500)
+    rows = list(csv.DictReader(metrics.read_text().splitlines()))
+    assert [int(row["step"]) for row in rows] == list(range(1, 501))
+    assert float(rows[-1]["epsilon"]) == answer["epsilon"]["upper"]
+
+
+def test_an_interrupt_before_the_first_step_leaves_nothing(run, config, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("taut.training.PrivateTrainer.fit", interrupted)
+    result = run(f"train {config}")
+    assert result.exit_code == 130
+    assert result.stderr == "Interrupted before the first step: nothing was trained or spent\n"
+    assert not (config.parent / "run").exists()
+
+
+def test_lost_steps_are_named_when_a_run_goes_on(run, config):
+    run(f"train {config}")
+    directory = config.parent / "run"
+    for name in ("checkpoint.pt", "model.pt", "result.json"):
+        (directory / name).unlink()
+    ledger = directory / "ledger.jsonl"
+    lines = ledger.read_text().splitlines(keepends=True)
+    ledger.write_text(lines[0] + '{"reserve": 4, "step": 0}\n')
+    words = "Going on after step 0 of 6; 4 further steps count, of which no checkpoint was written"
+    assert words in run(f"resume {directory}").stderr
+
+
+def test_a_file_cannot_run_commands(refusal, tmp_path):
+    write_points(tmp_path)
+    ran = tmp_path / "ran"
+    model = {"name": "os:system", "widths": None, "command": f"touch {ran}"}
+    config = write_config(tmp_path, model=model)
+    for options in ("", " --dry-run", " --allow-code os", " --allow-code os --dry-run"):
+        message = refusal(f"train {config}{options}")
+        assert "--allow-code os" in message or "cannot import 'os'" in message
+    assert not ran.exists()
+    assert not (tmp_path / "run").exists()
+
+
+def test_code_is_run_if_it_is_allowed_and_ones_own(run, refusal, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_points(tmp_path)
+    (tmp_path / "allowed_net.py").write_text(
+        "from torch import nn\ndef make(): return nn.Linear(3, 2)\n"
+    )
+    config = write_config(tmp_path, model={"name": "allowed_net:make", "widths": None})
+    assert "add --allow-code allowed_net" in refusal(f"train {config}")
+    assert run(f"train {config} --dry-run --allow-code allowed_net").exit_code == 0
+    assert run(f"train {config} --allow-code allowed_net").exit_code == 0
+    assert "add --allow-code allowed_net" in refusal(f"resume {tmp_path / 'run'}")
+    assert run(f"resume {tmp_path / 'run'} --allow-code allowed_net").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -84,10 +169,12 @@ def test_an_interrupt_says_how_to_go_on(run, config, monkeypatch):
         ({"model": {"name": "broken:make", "widths": None}}, "ZeroDivisionError"),
     ],
 )
-def test_a_mistake_is_explained(refusal, tmp_path, changes, message):
+def test_a_mistake_is_explained(refusal, tmp_path, monkeypatch, changes, message):
+    monkeypatch.chdir(tmp_path)
     write_points(tmp_path)
     (tmp_path / "broken.py").write_text("def make(): return 1 / 0\n")
-    assert message in refusal(f"train {write_config(tmp_path, **changes)}")
+    config = write_config(tmp_path, **changes)
+    assert message in refusal(f"train {config} --allow-code broken")
 
 
 def test_a_missing_file_is_explained(refusal, tmp_path):

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -9,8 +11,8 @@ import torch
 
 from taut.audit import verify_statement
 from taut.errors import RunInUse, UnsoundConfiguration
-from taut.runs import RunConfig, resume, train
-from taut.training import ModelMix, Plan, RunLedger, TrainingResult
+from taut.runs import RunConfig, prepare, resume, train
+from taut.training import Callback, ModelMix, Plan, RunHistory, RunLedger, TrainingResult
 
 
 def test_directory_holds_what_a_run_needs(configured, folder):
@@ -101,14 +103,17 @@ def test_numbers_as_targets(configured, folder, loss):
     assert outcome.evaluation is None
 
 
-def test_factory_beside_the_configuration(configured, folder):
+def test_factory_beside_the_configuration(configured, folder, monkeypatch):
+    monkeypatch.chdir(folder)
     (folder / "beside.py").write_text(
         "from torch import nn\ndef make(hidden): return nn.Sequential(nn.Linear(3, hidden), "
         "nn.Tanh(), nn.Linear(hidden, 2))\n"
     )
     path = configured(model={"name": "beside:make", "widths": None, "hidden": 5})
-    assert train(RunConfig.from_toml(path)).result.steps == 6
-    assert resume(folder / "run").result.steps == 6
+    assert train(RunConfig.from_toml(path), allow_code="beside").result.steps == 6
+    assert resume(folder / "run", allow_code="beside").result.steps == 6
+    with pytest.raises(ValueError, match="--allow-code beside"):
+        resume(folder / "run")
 
 
 def test_images_of_digits(configured):
@@ -261,4 +266,159 @@ def test_a_damaged_plan_is_named(configured, folder, damage):
     train(RunConfig.from_toml(configured()))
     (folder / "run" / "plan.json").write_bytes(damage)
     with pytest.raises(ValueError, match=r"plan\.json is damaged"):
+        resume(folder / "run")
+
+
+# --- runs that never took a step -----------------------------------------------------------------
+
+
+def with_batchnorm(folder):
+    (folder / "late.py").write_text(
+        "from torch import nn\ndef make(): return nn.Sequential(nn.Linear(3, 4), "
+        "nn.BatchNorm1d(4), nn.Linear(4, 2))\n"
+    )
+    return {"name": "late:make", "widths": None}
+
+
+def mixing_examples(folder):
+    """Write a model that only its gradients betray."""
+    (folder / "mixing.py").write_text(
+        "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self): "
+        "super().__init__(3, 2)\n    def forward(self, x): "
+        "return super().forward(x) + super().forward(x.flip(0))\n"
+    )
+    return {"name": "mixing:Net", "widths": None}
+
+
+@pytest.mark.parametrize("broken", [with_batchnorm, mixing_examples])
+def test_a_dry_run_refuses_what_the_first_step_would(configured, folder, monkeypatch, broken):
+    monkeypatch.chdir(folder)
+    config = RunConfig.from_toml(configured(model=broken(folder), run={"directory": "a/b/run"}))
+    module = config.model.name.partition(":")[0]
+    with pytest.raises(UnsoundConfiguration) as dry:
+        prepare(config, allow_code=module)
+    assert not (folder / "a").exists()
+    with pytest.raises(UnsoundConfiguration) as real:
+        train(config, allow_code=module)
+    assert str(dry.value) == str(real.value)
+
+
+@pytest.mark.parametrize("broken", [with_batchnorm, mixing_examples])
+def test_a_failed_start_does_not_block_the_corrected_one(configured, folder, monkeypatch, broken):
+    monkeypatch.chdir(folder)
+    model = broken(folder)
+    config = RunConfig.from_toml(configured(model=model, run={"directory": "a/b/run"}))
+    with pytest.raises(UnsoundConfiguration):
+        train(config, allow_code=model["name"].partition(":")[0])
+    assert not (folder / "a").exists()
+    corrected = RunConfig.from_toml(configured(run={"directory": "a/b/run"}))
+    assert train(corrected).result.counted_steps == 6
+
+
+def test_what_else_is_in_the_directory_stays(configured, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "run").mkdir()
+    (folder / "run" / "notes.txt").write_text("mine")
+    config = RunConfig.from_toml(configured(model=mixing_examples(folder)))
+    with pytest.raises(UnsoundConfiguration):
+        train(config, allow_code="mixing")
+    assert [path.name for path in (folder / "run").iterdir()] == ["notes.txt"]
+
+
+class Fail(Callback):
+    def on_step_end(self, trainer, event):
+        raise OSError("disk full")
+
+
+def test_a_run_with_a_step_is_never_removed(configured, folder):
+    with pytest.raises(OSError, match="disk full"):
+        train(RunConfig.from_toml(configured()), callbacks=[Fail()])
+    assert RunHistory.read(folder / "run" / "ledger.jsonl").steps == 1
+    assert resume(folder / "run").result.counted_steps == 6
+
+
+def test_a_dry_run_leaves_no_trace(configured, folder, capsys, caplog):
+    before = sorted(folder.iterdir())
+    config = RunConfig.from_toml(configured(training={"seed": 3}))
+    weights = prepare(config).model.state_dict()
+    torch.manual_seed(3)
+    fresh = prepare(config).model.state_dict()
+    assert all(torch.equal(weights[name], fresh[name]) for name in weights)
+    assert sorted(folder.iterdir()) == sorted([*before, folder / "config.toml"])
+    assert capsys.readouterr() == ("", "")
+    assert not caplog.records
+
+
+# --- the record of a run -------------------------------------------------------------------------
+
+
+def test_result_says_when_with_what_and_whose(configured, folder):
+    names = {"title": "Points", "owner": "Statistics", "dataset": "points of 2026"}
+    outcome = train(RunConfig.from_toml(configured(run=names)))
+    stated = json.loads((folder / "run" / "result.json").read_text())
+    assert set(stated["versions"]) == {"taut", "python", "torch", "numpy"}
+    assert stated["versions"]["torch"] == torch.__version__
+    finished = datetime.fromisoformat(stated["finished"])
+    assert abs((datetime.now(UTC) - finished).total_seconds()) < 600
+    assert {name: stated[name] for name in names} == names
+    assert not any(word in stated["statement"] for word in (*names.values(), stated["finished"]))
+    assert verify_statement(stated).verdict == "certified"
+    assert outcome.result.record.owner == "Statistics"
+
+
+def test_a_finished_run_keeps_its_date(configured, folder):
+    train(RunConfig.from_toml(configured()))
+    path = folder / "run" / "result.json"
+    stated = json.loads(path.read_text()) | {"finished": "2026-01-02T03:04:05Z"}
+    path.write_text(json.dumps(stated))
+    resume(folder / "run")
+    assert json.loads(path.read_text()) == stated
+
+
+def test_a_result_without_a_record_is_valid(configured):
+    result = train(RunConfig.from_toml(configured())).result
+    data = result.to_dict()
+    for name in ("versions", "finished"):
+        del data[name]
+    assert TrainingResult.from_dict(data) == result
+    assert TrainingResult.from_dict(data).record is None
+    assert verify_statement(data).verdict == "certified"
+
+
+@pytest.mark.parametrize(
+    "change", [{"versions": 3}, {"finished": 3}, {"owner": 3}, {"title": "two\nlines"}]
+)
+def test_a_malformed_record_is_refused(configured, change):
+    data = train(RunConfig.from_toml(configured())).result.to_dict() | change
+    with pytest.raises(ValueError, match=next(iter(change))):
+        TrainingResult.from_dict(data)
+
+
+@pytest.mark.parametrize("name", ["title", "owner", "dataset"])
+def test_names_are_lines_of_text(configured, name):
+    with pytest.raises(ValueError, match=f"{name} must be a line of text"):
+        RunConfig.from_toml(configured(run={name: "two\nlines"}))
+
+
+# --- directories of strangers --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "result.json.part", "checkpoint.pt.part"])
+def test_links_out_of_the_directory_are_refused(configured, folder, name):
+    train(RunConfig.from_toml(configured()))
+    (folder / "precious").write_text("kept")
+    (folder / "run" / name).unlink(missing_ok=True)
+    (folder / "run" / name).symlink_to(folder / "precious")
+    with pytest.raises(ValueError, match="is a link, or no regular file"):
+        resume(folder / "run")
+    assert (folder / "precious").read_text() == "kept"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes are those of POSIX")
+@pytest.mark.parametrize("name", ["config.toml", "plan.json", "checkpoint.pt", "ledger.jsonl"])
+def test_pipes_are_not_read(configured, folder, name):
+    train(RunConfig.from_toml(configured()))
+    (folder / "run" / name).unlink()
+    os.mkfifo(folder / "run" / name)
+    with pytest.raises(ValueError, match="no regular file"):
         resume(folder / "run")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from taut.cli._page import json_numbers, mistakes_explained
-from taut.cli._run_options import DeltaOption, JsonOption
+from taut.cli._run_options import AllowCodeOption, DeltaOption, JsonOption
 
 if TYPE_CHECKING:
     from taut.comparison import Comparison
@@ -31,7 +31,7 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
             raise ValueError(f"{path}: not valid TOML: {error}") from None
         for key, value in options.items():
             name = key.replace("-", "_")
-            if name not in known or name == "config":
+            if name not in known or name in ("config", "allow_code"):
                 raise ValueError(f"{path} sets {key!r}, which is no option of this command")
             given[name] = ",".join(map(str, value)) if isinstance(value, list) else value
         context.default_map = given
@@ -39,6 +39,7 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def compare(
+    context: typer.Context,
     data: Annotated[str, typer.Argument(help="An .npz file with x, y, x_test, y_test; or 'demo'.")],
     *,
     epsilon: Annotated[float, typer.Option(help="The promise of every run.")],
@@ -74,6 +75,7 @@ def compare(
             help="TOML file with any of these options.", callback=_read_config, is_eager=True
         ),
     ] = None,
+    allow_code: AllowCodeOption = None,
     json: JsonOption = False,
 ) -> None:
     """Train one model in several private ways, at equal privacy and equal compute.
@@ -90,7 +92,9 @@ def compare(
         from taut.comparison import Comparison, Settings, predict
         from taut.comparison import compare as run
 
-        task = read_task(data, model, momentum)
+        source = context.get_parameter_source("model")
+        typed = source is None or source.name != "DEFAULT_MAP"
+        task = read_task(data, model, momentum, typed=typed, allow_code=allow_code)
         settings = Settings(
             examples=len(task.train),
             batch_size=batch_size,

@@ -23,6 +23,8 @@ IN_USE = 3
 """Exit code if another process trains the same run."""
 INTERRUPTED = 130
 """Exit code of a run that was interrupted from the keyboard."""
+TERMINATED = 143
+"""Exit code of a run that another process asked to end."""
 
 
 @contextmanager

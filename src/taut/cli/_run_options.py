@@ -51,6 +51,13 @@ LossOption = Annotated[
 ]
 DeltaOption = Annotated[float, typer.Option(help="Probability with which the promise may fail.")]
 ToleranceOption = Annotated[float, typer.Option(help="Largest relative gap between the bounds.")]
+AllowCodeOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Module below the working directory that a file may name, and whose code is then run.",
+        metavar="MODULE",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from torch.optim import SGD, Optimizer
 from torch.utils.data import TensorDataset
 
 from taut.comparison import Task
+from taut.runs._code import allowed_factory, check_allowed, names_code
+from taut.training._plain_arrays import read_arrays
 from taut.training.models import ResNet20, TanhCNN, mlp
 
 __all__ = ["read_task"]
@@ -27,7 +28,9 @@ _NEEDED = ("x", "y", "x_test", "y_test")
 _KNOWN = (*_NEEDED, "x_validation", "y_validation", "x_public", "y_public")
 
 
-def read_task(data: str, model: str, momentum: float) -> Task:
+def read_task(
+    data: str, model: str, momentum: float, *, typed: bool = True, allow_code: str | None = None
+) -> Task:
     """Return the task of a file, or the made-up one for "demo".
 
     Args:
@@ -36,18 +39,22 @@ def read_task(data: str, model: str, momentum: float) -> Task:
             Public inputs without labels get random ones.
         model: "linear", "mlp", "tanh-cnn", "resnet20", or "module:factory".
         momentum: of SGD.
+        typed: whether the name of the model comes from the command line, and not from a file.
+        allow_code: the module that a file may name.
 
     Raises:
         ValueError: if the file or the model cannot be used.
     """
     if not 0 <= momentum < 1:
         raise ValueError(f"--momentum must be in [0, 1), got {momentum!r}")
+    if names_code(model) and not typed:
+        check_allowed(model, allow_code, "model =")
     arrays = _demo() if data == "demo" else _read(Path(data))
     parts = {part: _dataset(arrays, part) for part in ("", "_test", "_validation", "_public")}
     train = parts[""]
     assert train is not None
     return Task(
-        model=_factory(model, train, outputs=_outputs(arrays["y"])),
+        model=_factory(model, train, _outputs(arrays["y"]), typed, allow_code),
         loss_fn=nn.MSELoss() if arrays["y"].dtype.kind == "f" else nn.CrossEntropyLoss(),
         train=train,
         test=parts["_test"],
@@ -68,14 +75,7 @@ class _Momentum:
 
 
 def _read(path: Path) -> Mapping[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError):
-        # What NumPy says here is about pickles, and how to trust them.
-        raise ValueError(
-            f"{path} is no .npz file of plain arrays; write one with numpy.savez"
-        ) from None
+    arrays = read_arrays(path)
     for name in _NEEDED:
         if name not in arrays:
             raise ValueError(f"{path} must hold {', '.join(_NEEDED)}; there is no {name!r}")
@@ -113,7 +113,9 @@ def _outputs(targets: NDArray[Any]) -> int:
     return int(targets.max()) + 1
 
 
-def _factory(name: str, train: TensorDataset, outputs: int) -> Callable[[], nn.Module]:
+def _factory(
+    name: str, train: TensorDataset, outputs: int, typed: bool, allow_code: str | None
+) -> Callable[[], nn.Module]:
     shape = tuple(train.tensors[0].shape[1:])
     numbers = int(np.prod(shape))
     ours: dict[str, Callable[[], nn.Module]] = {
@@ -134,7 +136,7 @@ def _factory(name: str, train: TensorDataset, outputs: int) -> Callable[[], nn.M
         raise ValueError(
             f"--model must be one of {', '.join(ours)} or module:factory, got {name!r}"
         )
-    return _imported(name)
+    return _imported(name) if typed else allowed_factory(name, allow_code, Path.cwd())
 
 
 def _imported(name: str) -> Callable[[], nn.Module]:

@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from taut._rounding import round_down, round_up
-from taut.cli._page import INTERRUPTED, mistakes_explained, print_json, print_rows
-from taut.cli._run_options import JsonOption
+from taut.cli._page import (
+    INTERRUPTED,
+    TERMINATED,
+    mistakes_explained,
+    print_json,
+    print_rows,
+)
+from taut.cli._run_options import AllowCodeOption, JsonOption
 
 if TYPE_CHECKING:
     from taut.runs import PreparedRun, RunOutcome
+    from taut.training import Callback
 
 RunArgument = Annotated[Path, typer.Argument(help="The directory of the run.", metavar="RUN")]
 
@@ -22,8 +29,12 @@ def train(
     config: Annotated[Path, typer.Argument(help="A file in TOML.", metavar="CONFIG")],
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, show the plan, train nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Check all that the first step checks, show the plan, train nothing."
+        ),
     ] = False,
+    allow_code: AllowCodeOption = None,
     json: JsonOption = False,
 ) -> None:
     """Begin a private training run that a file describes, and carry it to its end.
@@ -40,25 +51,42 @@ def train(
 
         read = RunConfig.from_toml(config)
         if dry_run:
-            _print_plan(prepare_run(read), as_json=json)
+            with _warnings_in_words():
+                prepared = prepare_run(read, allow_code=allow_code)
+            _print_plan(prepared, as_json=json)
             return
-        _carry_out(lambda: train_run(read), read.directory, as_json=json)
+
+        def begin(callback: "Callback") -> "RunOutcome":
+            return train_run(read, allow_code=allow_code, callbacks=[callback])
+
+        _carry_out(begin, read.directory, allow_code, as_json=json)
 
 
-def resume(run: RunArgument, *, json: JsonOption = False) -> None:
-    """Go on with a run that was stopped or killed; what it has spent stays spent.
+def resume(
+    run: RunArgument, *, allow_code: AllowCodeOption = None, json: JsonOption = False
+) -> None:
+    """Go on with a run that was interrupted or killed; what it has spent stays spent.
 
     Example: taut resume runs/digits
     """
     with mistakes_explained():
         from taut.runs import resume as resume_run
 
-        _carry_out(lambda: resume_run(run), run, as_json=json)
+        def go_on(callback: "Callback") -> "RunOutcome":
+            return resume_run(run, allow_code=allow_code, callbacks=[callback])
+
+        _carry_out(go_on, run, allow_code, as_json=json)
 
 
-def _carry_out(action: Callable[[], "RunOutcome"], directory: Path, *, as_json: bool) -> None:
-    with _warnings_in_words(), _interrupts_explained(directory):
-        outcome = action()
+def _carry_out(
+    action: Callable[["Callback"], "RunOutcome"],
+    directory: Path,
+    allow_code: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    with _warnings_in_words(), _interrupts_explained(directory, allow_code) as callback:
+        outcome = action(callback)
     result, evaluation = outcome.result, outcome.evaluation
     if as_json:
         held_out = None if evaluation is None else vars(evaluation)
@@ -93,12 +121,45 @@ def _print_plan(prepared: "PreparedRun", *, as_json: bool) -> None:
 
 
 @contextmanager
-def _interrupts_explained(directory: Path) -> Iterator[None]:
+def _interrupts_explained(directory: Path, allow_code: str | None) -> Iterator["Callback"]:
+    """Say where a run goes on, where it was stopped, and how to take it up again."""
+    from taut.training import Callback, PrivateTrainer
+
+    stopped = ""
+
+    class Course(Callback):
+        def on_fit_start(self, trainer: PrivateTrainer) -> None:
+            if trainer.ledger is not None and trainer.ledger.steps:
+                print(
+                    _where(trainer.step, trainer.plan.steps, trainer.ledger.steps), file=sys.stderr
+                )
+
+        def on_interrupt(self, trainer: PrivateTrainer) -> None:
+            nonlocal stopped
+            stopped = f" after step {trainer.step} of {trainer.plan.steps}"
+
     try:
-        yield
+        yield Course()
     except KeyboardInterrupt:
-        print(f"Interrupted; go on with: taut resume {directory}", file=sys.stderr)
+        print(_how_to_go_on(stopped, directory, allow_code), file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
+    except SystemExit as ended:
+        if ended.code == TERMINATED:
+            print(_how_to_go_on(stopped, directory, allow_code), file=sys.stderr)
+        raise
+
+
+def _where(step: int, steps: int, counted: int) -> str:
+    lost = counted - step
+    more = f"; {lost} further steps count, of which no checkpoint was written" if lost else ""
+    return f"Going on after step {step} of {steps}{more}"
+
+
+def _how_to_go_on(stopped: str, directory: Path, allow_code: str | None) -> str:
+    if not (directory / "config.toml").exists():
+        return "Interrupted before the first step: nothing was trained or spent"
+    allowed = "" if allow_code is None else f" --allow-code {allow_code}"
+    return f"Interrupted{stopped}; go on with: taut resume {directory}{allowed}"
 
 
 @contextmanager

@@ -110,7 +110,7 @@ class RunConfig:
 
     @property
     def code(self) -> Path:
-        """Where modules of factories are looked for first."""
+        """Where modules of factories are looked for."""
         return self.home / self.run.code
 
     @property

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from taut.runs._code import allowed_factory, names_code
 from taut.runs._sections import ModelSection
 from taut.runs._tables import check_key, nearest
 from taut.training import models
@@ -22,19 +21,25 @@ __all__ = ["make_model"]
 _OURS = ("ResNet20", "TanhCNN", "TextTransformer", "WideResNet", "mlp")
 
 
-def make_model(section: ModelSection, code: Path, data: TensorDataset) -> nn.Module:
+def make_model(
+    section: ModelSection, code: Path, data: TensorDataset, *, allow_code: str | None
+) -> nn.Module:
     """Return a new model that can take the inputs of the data.
 
     Args:
         section: what the configuration says.
-        code: where the module of a factory is looked for first.
+        code: where the module of a factory is looked for.
+        allow_code: the module of a factory that may be run.
         data: what it will be trained on; the first input is tried.
 
     Raises:
         ValueError: if there is no such model, if it does not take these arguments, or not such
             inputs.
     """
-    factory = _factory(section.name, code)
+    if names_code(section.name):
+        factory = allowed_factory(section.name, allow_code, code)
+    else:
+        factory = _ours(section.name)
     _check_arguments(factory, section.arguments, section.name)
     arguments = {key: _as_tuple(value) for key, value in section.arguments.items()}
     try:
@@ -57,34 +62,14 @@ def make_model(section: ModelSection, code: Path, data: TensorDataset) -> nn.Mod
     return model
 
 
-def _factory(name: str, code: Path) -> Callable[..., Any]:
-    module_name, colon, attribute = name.partition(":")
-    if not colon:
-        if name not in _OURS:
-            raise ValueError(
-                f"[model] name must be one of {', '.join(_OURS)}, or 'package.module:factory', "
-                f"got {name!r}{nearest(name, _OURS)}"
-            )
-        found: Callable[..., Any] = getattr(models, name)
-        return found
-    place = str(code.resolve())
-    if place not in sys.path:
-        sys.path.insert(0, place)
-    importlib.invalidate_caches()
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:
+def _ours(name: str) -> Callable[..., Any]:
+    if name not in _OURS:
         raise ValueError(
-            f"[model] cannot import {module_name!r}, looked for in {place} first: {_short(error)}"
-        ) from error
-    factory = getattr(module, attribute, None)
-    if not callable(factory):
-        names = [key for key, value in vars(module).items() if callable(value)]
-        raise ValueError(
-            f"[model] {module_name!r} has no function {attribute!r}{nearest(attribute, names)}"
+            f"[model] name must be one of {', '.join(_OURS)}, or 'package.module:factory', "
+            f"got {name!r}{nearest(name, _OURS)}"
         )
-    made: Callable[..., Any] = factory
-    return made
+    found: Callable[..., Any] = getattr(models, name)
+    return found
 
 
 def _check_arguments(factory: Callable[..., Any], given: Mapping[str, Any], name: str) -> None:

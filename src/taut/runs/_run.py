@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +17,23 @@ from torch.utils.data import TensorDataset
 
 from taut.errors import TautError
 from taut.noise import SeededForExperiments
+from taut.runs._code import check_allowed, names_code
 from taut.runs._config import RunConfig
 from taut.runs._data import read_data
 from taut.runs._models import make_model
+from taut.runs._run_directory import (
+    begun,
+    check_files,
+    check_new,
+    check_trained_weights,
+    plan_in,
+)
 from taut.runs._sections import TrainingSection
-from taut.training import CSVLog, Evaluation, Plan, PrivateTrainer, TrainingResult
+from taut.training import Callback, CSVLog, Evaluation, Plan, PrivateTrainer, TrainingResult
 
 __all__ = ["PreparedRun", "RunOutcome", "prepare", "resume", "train"]
+
+Result = TypeVar("Result")
 
 _ROWS = 1_000  # of the metrics, about
 
@@ -63,30 +73,51 @@ class RunOutcome:
     directory: Path
 
 
-def prepare(config: RunConfig) -> PreparedRun:
-    """Read the data, make the model and solve the plan of a configuration; train nothing.
+def prepare(config: RunConfig, *, allow_code: str | None = None) -> PreparedRun:
+    """Read the data, make the model, solve the plan, and check all that the first step checks.
+
+    Args:
+        config: from `RunConfig.from_toml`.
+        allow_code: as of `train`.
+
+    **Guarantee**: nothing is trained, released, counted or written; see `PrivateTrainer.check`.
 
     Raises:
         ValueError: if parts of the configuration do not fit together.
+        UnsoundConfiguration: if the model cannot be trained with privacy.
         InfeasibleBudget: if no noise of use keeps the promise.
         OSError: if the data cannot be read.
     """
-    return _prepared(config, None)
+    prepared = _prepared(config, None, allow_code)
+    trainer = _trainer(prepared, run_dir=None)
+    _in_one_line(lambda: trainer.check(prepared.examples), prepared)
+    return prepared
 
 
-def train(config: RunConfig, *, progress: bool = True) -> RunOutcome:
+def train(
+    config: RunConfig,
+    *,
+    allow_code: str | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool = True,
+) -> RunOutcome:
     """Begin the run that a configuration describes, and carry it to its end.
 
     Args:
         config: from `RunConfig.from_toml`.
+        allow_code: the module whose code a model "module:factory" may run; it must lie below the
+            working directory. Without it the configuration can name models of taut alone.
+        callbacks: are told about the course of the run.
         progress: show the course of the run, if standard error is a terminal.
 
     **Guarantee**: that of `taut.training.PrivateTrainer`. The directory holds all it takes to go
-    on: a run that was killed is taken up by `resume`, and never forgets what it has spent.
+    on: a run that was interrupted or killed is taken up by `resume`, and never forgets what it has
+    spent. If the first step is never taken, no directory is left behind.
 
     Raises:
         ValueError: as `prepare`, and if the directory already holds a run.
         RunInUse: if another process trains there.
+        KeyboardInterrupt: after a checkpoint, if the run was interrupted; see `PrivateTrainer.fit`.
 
     Example:
         >>> import tempfile
@@ -117,26 +148,35 @@ def train(config: RunConfig, *, progress: bool = True) -> RunOutcome:
         (5, True, 5)
     """
     directory = config.directory
-    _check_new(directory)
-    prepared = _prepared(config, None)
-    directory.mkdir(parents=True, exist_ok=True)
-    _write_once(directory / "config.toml", config.moved(directory).to_toml())
-    return _carried_out(prepared, progress=progress)
+    check_new(directory)
+    prepared = _prepared(config, None, allow_code)
+    with begun(directory, config.moved(directory).to_toml()):
+        trainer = _trainer(prepared, directory, callbacks, progress=progress)
+        result = _fitted(trainer, prepared)
+    return _outcome(trainer, prepared, result)
 
 
-def resume(directory: str | os.PathLike[str], *, progress: bool = True) -> RunOutcome:
+def resume(
+    directory: str | os.PathLike[str],
+    *,
+    allow_code: str | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool = True,
+) -> RunOutcome:
     """Go on with the run in a directory, with the configuration that it was begun with.
 
     Args:
         directory: of a run that `train` began.
+        allow_code: as of `train`; a configuration in a directory is as little to be trusted.
+        callbacks: as of `train`.
         progress: as of `train`.
 
-    **Guarantee**: as `train`. Steps that are taken again after a crash count again; a finished run
-    is only evaluated.
+    **Guarantee**: as `train`. Steps that are taken again after a crash count again; after an
+    interrupt none are. A finished run is only evaluated.
 
     Raises:
-        ValueError: if there is no run, its files are damaged, or its configuration was changed so
-            that it no longer describes the run's plan.
+        ValueError: if there is no run, its files are damaged or links to others, or its
+            configuration was changed so that it no longer describes the run's plan.
         RunInUse: if another process trains there.
         UnsoundConfiguration: if the ledger was lost.
     """
@@ -146,39 +186,24 @@ def resume(directory: str | os.PathLike[str], *, progress: bool = True) -> RunOu
             f"no run was begun in {os.fspath(place)!r}: it has no config.toml; begin one with "
             "taut train CONFIG.toml"
         )
+    check_files(place)
     config = RunConfig.from_toml(place / "config.toml")
     if config.directory.resolve() != place.resolve():
         raise ValueError(
             f"{place / 'config.toml'} is for a run in {config.directory}; go on with that"
         )
-    _check_trained_weights(place)
-    plan = _plan_in(place / "plan.json")
+    check_trained_weights(place)
+    plan = plan_in(place / "plan.json")
     if plan is not None:
         config.plan.check(plan)
-    return _carried_out(_prepared(config, plan), progress=progress)
+    prepared = _prepared(config, plan, allow_code)
+    trainer = _trainer(prepared, place, callbacks, progress=progress)
+    return _outcome(trainer, prepared, _fitted(trainer, prepared))
 
 
-def _check_trained_weights(place: Path) -> None:
-    """Refuse to replace what was trained by weights that saw nothing."""
-    is_there = {name: (place / name).exists() for name in ("model.pt", "checkpoint.pt")}
-    if (place / "ledger.jsonl").exists() and is_there["model.pt"] > is_there["checkpoint.pt"]:
-        raise ValueError(
-            f"{place} has lost its checkpoint.pt; going on would replace model.pt, which holds "
-            "what was trained; restore the checkpoint, or keep model.pt elsewhere"
-        )
-
-
-def _plan_in(path: Path) -> Plan | None:
-    """Return the plan of a run, None if it was killed before it had one."""
-    if not path.exists():
-        return None
-    try:
-        return Plan.from_json(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged; restore it from a copy: {error}") from None
-
-
-def _prepared(config: RunConfig, plan: Plan | None) -> PreparedRun:
+def _prepared(config: RunConfig, plan: Plan | None, allow_code: str | None) -> PreparedRun:
+    if names_code(config.model.name):
+        check_allowed(config.model.name, allow_code)  # before anything else is opened
     examples, held_out = read_data(
         config.data, config.data_path, classes=config.training.loss == "cross_entropy"
     )
@@ -187,39 +212,48 @@ def _prepared(config: RunConfig, plan: Plan | None) -> PreparedRun:
     if config.training.seed is not None:
         torch.manual_seed(config.training.seed)
     _check_device(config.training.device)
-    model = make_model(config.model, config.code, examples)
+    model = make_model(config.model, config.code, examples, allow_code=allow_code)
     if held_out is not None and config.training.loss == "cross_entropy":
         _check_labels(model, held_out)
     return PreparedRun(config, examples, held_out, model, plan)
 
 
-def _carried_out(prepared: PreparedRun, *, progress: bool) -> RunOutcome:
+def _trainer(
+    prepared: PreparedRun,
+    run_dir: Path | None,
+    callbacks: Sequence[Callback] = (),
+    *,
+    progress: bool = False,
+) -> PrivateTrainer:
     config, plan = prepared.config, prepared.plan
-    training, directory = config.training, config.directory
-    seed = training.seed
-    trainer = PrivateTrainer(
+    training, seed = config.training, config.training.seed
+    logs = []
+    if run_dir is not None:
+        logs = [CSVLog(run_dir / "metrics.csv", every=max(plan.steps // _ROWS, 1))]
+    return PrivateTrainer(
         prepared.model,
         _LOSSES[training.loss](),
         plan,
         optimizer=lambda parameters: _optimizer(training, parameters),
         scheduler=_scheduler(training, plan.steps),
-        run_dir=directory,
+        run_dir=run_dir,
         max_physical_batch_size=training.physical_batch_size,
         num_workers=training.workers,
         ema=training.ema,
-        callbacks=[CSVLog(directory / "metrics.csv", every=max(plan.steps // _ROWS, 1))],
+        callbacks=[*logs, *callbacks],
         device=training.device,
         generator=None if seed is None else SeededForExperiments(seed),
         checkpoint_seconds=config.run.checkpoint_seconds,
         progress=progress,
+        names=config.run.names,
     )
-    result = _fitted(trainer, prepared)
-    if training.ema is None:
-        _save(directory / "model.pt", prepared.model)
-    else:
-        with trainer.averaged() as model:
-            _save(directory / "model.pt", model)
-    held_out = prepared.held_out
+
+
+def _outcome(trainer: PrivateTrainer, prepared: PreparedRun, result: TrainingResult) -> RunOutcome:
+    """Save the weights, and say how good they are."""
+    directory, held_out = prepared.config.directory, prepared.held_out
+    with nullcontext(prepared.model) if trainer.average is None else trainer.averaged() as model:
+        _save(directory / "model.pt", model)
     return RunOutcome(
         result=result,
         evaluation=None if held_out is None else trainer.evaluate(held_out),
@@ -228,9 +262,13 @@ def _carried_out(prepared: PreparedRun, *, progress: bool) -> RunOutcome:
 
 
 def _fitted(trainer: PrivateTrainer, prepared: PreparedRun) -> TrainingResult:
-    """Train; what goes wrong in a model, or between it and its data, is told in one line."""
+    return _in_one_line(lambda: trainer.fit(prepared.examples), prepared)
+
+
+def _in_one_line(action: Callable[[], Result], prepared: PreparedRun) -> Result:
+    """Tell in one line what goes wrong in a model, or between it and its data."""
     try:
-        return trainer.fit(prepared.examples)
+        return action()
     except (TautError, ValueError, OSError):
         raise
     except Exception as error:
@@ -291,27 +329,6 @@ def _check_device(device: str | None) -> None:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).split("\n")[0]
         raise ValueError(f"[training] device {device!r} is not there: {reason}") from None
-
-
-def _check_new(directory: Path) -> None:
-    for name in ("config.toml", "plan.json", "ledger.jsonl", "checkpoint.pt"):
-        if (directory / name).exists():
-            raise ValueError(
-                f"{directory} already holds a run ({name}); go on with taut resume {directory}, or "
-                "choose another [run] directory"
-            )
-
-
-def _write_once(path: Path, text: str) -> None:
-    """Write a file whole, unless another process was faster."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
-    temporary.write_text(text, encoding="utf-8")
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        _check_new(path.parent)
-    finally:
-        temporary.unlink()
 
 
 def _save(path: Path, model: nn.Module) -> None:

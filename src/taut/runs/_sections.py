@@ -12,6 +12,7 @@ from taut import _validate
 from taut.errors import TautError
 from taut.runs._tables import check_key, nearest
 from taut.training import Clipping, ModelMix, Plan, Sampling
+from taut.training._run_record import checked_names
 
 __all__ = ["DataSection", "ModelSection", "PlanSection", "RunSection", "TrainingSection"]
 
@@ -225,15 +226,28 @@ class RunSection:
         directory: of the run, made if it does not exist.
         checkpoint_seconds: how much time a crash may cost.
         unit: what one example stands for, such as "patient", for the report.
-        code: a directory in which the module of "package.module:factory" is looked for first.
+        code: the directory in which the module of "package.module:factory" is looked for; it must
+            lie below the working directory, and the module must be allowed where the run is begun.
+        title: of the run, for its result and the report,
+        owner: who answers for it,
+        dataset: the name of the data; all three are published with the result.
     """
 
     directory: str
     checkpoint_seconds: float = 60.0
     unit: str = "example"
     code: str = "."
+    title: str | None = None
+    owner: str | None = None
+    dataset: str | None = None
+
+    @property
+    def names(self) -> dict[str, str | None]:
+        """How the owner calls the run and what it is about."""
+        return {"title": self.title, "owner": self.owner, "dataset": self.dataset}
 
     def __post_init__(self) -> None:
+        checked_names(self.names)
         _validate.non_negative(checkpoint_seconds=self.checkpoint_seconds)
         if not self.directory:
             raise ValueError("directory must name a directory, got an empty string")
