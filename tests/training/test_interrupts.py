@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from training.ranks import in_processes
 from training.runs import data, model, plan, weights
 from training.test_resume import Kill, Killed, trainer
 
@@ -245,6 +247,34 @@ def test_a_key_that_reaches_workers_too_loses_no_step(tmp_path, number, code):
     assert (history(tmp_path).steps, history(tmp_path).interrupts) == (last, (last,))
     saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
     assert saved["step"] == last
+
+
+def interrupted_in_one_process(rank, folder):
+    """Interrupt one of two processes, three times; return where this one stopped, and why."""
+    torch.set_num_threads(1)
+    taken = []
+
+    def count(*_):
+        taken.append(True)
+        if rank == 1 and len(taken) == 5:
+            for _ in range(3):
+                send()
+
+    hook = register_optimizer_step_post_hook(count)
+    private = trainer(folder, model(), checkpoint_every=None)
+    try:
+        private.fit(data())
+        found = "finished"
+    except KeyboardInterrupt as stop:
+        found = str(stop)
+    hook.remove()
+    return found, trainer(folder, model()).fit(data()).counted_steps
+
+
+def test_processes_stop_together_whichever_is_asked(tmp_path):
+    found = in_processes(interrupted_in_one_process, tmp_path)
+    assert found == [("stopped after step 5 of 40", 40)] * 2
+    assert (history(tmp_path).interrupts, history(tmp_path).crashes) == ((5,), ())
 
 
 # --- what a ledger tells about stops -------------------------------------------------------------

@@ -9,6 +9,8 @@ import threading
 from types import FrameType
 from typing import Any, NoReturn, Self
 
+import torch
+
 from taut.training._processes import Processes
 
 __all__ = ["Interrupts", "leave_interrupts_to_parent"]
@@ -21,6 +23,7 @@ class Interrupts:
 
     Args:
         processes: that train together; if one of them is asked, all stop after the same step.
+        device: that the processes exchange gradients on.
 
     As a context, in the main thread, it takes the place of Python's own handlers, and puts them
     back in the end. A handler that somebody else has set, or a signal that is ignored, is left
@@ -28,8 +31,9 @@ class Interrupts:
     several processes: those who start them send signals more than once.
     """
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self, processes: Processes, device: torch.device) -> None:
         self._processes = processes
+        self._device = device
         self._process = os.getpid()
         self._received = 0
         self._handlers: dict[int, Any] = {}
@@ -47,9 +51,10 @@ class Interrupts:
 
     def stop(self) -> bool:
         """Return whether to stop now, in all processes alike; call it between steps."""
-        if self._processes.group is not None:
-            self._received = max(self._processes.gathered(self._received))
-        return self.was_asked
+        agreed = self._processes.largest(self._received, self._device)
+        if agreed:  # else a signal may have come since, which the others learn of next time
+            self._received = agreed
+        return agreed != 0
 
     @property
     def was_asked(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from torch import distributed as dist
 
 from taut import _validate
@@ -74,6 +75,19 @@ class Processes:
         values: list[Any] = [None] * self.size
         dist.all_gather_object(values, value, group=self.group)
         return values
+
+    def largest(self, value: int, device: torch.device) -> int:
+        """Return the largest value of all processes; a fraction of the time that `gathered` takes.
+
+        Args:
+            value: of this process.
+            device: that the processes exchange gradients on.
+        """
+        if self.group is None:
+            return value
+        number = torch.tensor(value, device=device)
+        dist.all_reduce(number, op=dist.ReduceOp.MAX, group=self.group)
+        return int(number)
 
     def agreed(self, action: Callable[[], Result]) -> Result:
         """Run something in the first process alone; return or raise in all what came of it there.

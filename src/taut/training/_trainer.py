@@ -236,7 +236,7 @@ class PrivateTrainer:
         """
         if resume not in ("auto", "never"):
             raise ValueError(f"resume must be 'auto' or 'never', got resume={resume!r}")
-        with Interrupts(self._processes) as interrupts:
+        with Interrupts(self._processes, self._gradient.parameters[0].device) as interrupts:
             loader = self._loader(dataset)
             self._prepare(dataset)
             stopped = self._carried_out(loader, resume, interrupts)
