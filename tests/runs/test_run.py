@@ -362,7 +362,8 @@ def test_result_says_when_with_what_and_whose(configured, folder):
     assert abs((datetime.now(UTC) - finished).total_seconds()) < 600
     assert {name: stated[name] for name in names} == names
     assert not any(word in stated["statement"] for word in (*names.values(), stated["finished"]))
-    assert verify_statement(stated).verdict == "certified"
+    found = verify_statement(stated)
+    assert (found.verdict, found.findings) == ("certified", ())
     assert outcome.result.record.owner == "Statistics"
 
 

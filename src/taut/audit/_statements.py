@@ -30,6 +30,7 @@ _RUN_KEYS = ("noise_multiplier", "rate", "batch_size", "examples", "steps", "epo
 _RESULT_KEYS = (
     *("schema", "steps", "counted_steps", "stopped_at_budget", "epsilon", "delta", "adjacency"),
     *("sampler", "is_secure", "statement", "plan", "loss", "mixing"),
+    *("versions", "finished", "title", "owner", "dataset"),  # on record, no part of the claim
     *("held_out", "directory"),  # beside them in what the commands print
 )
 _UNBOUNDED = 1e12  # an epsilon that every plan keeps
