@@ -124,6 +124,7 @@ def test_what_is_installed_is_not_found(configured, name):
         "from subprocess import run as make",
         "from builtins import exec as make",
         "from torch.nn import Linear as make",
+        "from collections import namedtuple\nmake = namedtuple('P', 'x').__new__",
         "import os, functools\nmake = functools.partial(os.system, 'true')",
         "import os\nmake = type('make', (), {'__call__': lambda self: os.getcwd()})()",
     ],
@@ -137,6 +138,16 @@ def test_what_a_module_has_imported_is_not_its_own(configured, work, imported):
 def test_wrapped_functions_are_their_own(configured, work):
     (work / "mine.py").write_text("import torch\n" + MAKE.replace("def", "@torch.no_grad()\ndef"))
     assert prepare(config_of(configured, "mine:make"), allow_code="mine").model.out_features == 2
+
+
+def test_a_module_that_is_loaded_already_is_the_same(configured, work, monkeypatch):
+    (work / "mine.py").write_text(MAKE)
+    (work / "by").symlink_to(work)
+    monkeypatch.syspath_prepend(work / "by")
+    import mine
+
+    assert prepare(config_of(configured, "mine:make"), allow_code="mine").model.out_features == 2
+    assert sys.modules["mine"] is mine
 
 
 def test_a_name_that_is_taken_is_refused(configured, work):

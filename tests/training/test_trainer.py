@@ -331,6 +331,39 @@ def test_second_fit_is_refused():
         trainer.fit(data())
 
 
+def test_a_check_changes_nothing(tmp_path):
+    checked, plain = model(), model()
+    before = weights(checked).clone()
+    runs = [
+        PrivateTrainer(
+            net, LOSS, plan(), run_dir=tmp_path / name, generator=SeededForExperiments(seed=3)
+        )
+        for net, name in ((checked, "checked"), (plain, "plain"))
+    ]
+    runs[0].check(data())
+    assert torch.equal(weights(checked), before)
+    assert all(parameter.grad is None for parameter in checked.parameters())
+    assert runs[0].ledger is None
+    assert not (tmp_path / "checked").exists()
+    for run in runs:
+        assert run.fit(data()).counted_steps == 6
+    assert torch.equal(weights(checked), weights(plain))
+
+
+def test_a_check_finds_what_the_first_step_would():
+    class Mixing(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + super().forward(x.flip(0))
+
+    with pytest.raises(UnsoundConfiguration, match="gradient of an example"):
+        PrivateTrainer(Mixing(5, 3), LOSS, plan()).check(data())
+    inputs, labels = data().tensors
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        PrivateTrainer(model(), LOSS, plan(batch_size=60)).check(
+            TensorDataset(inputs.index_fill(0, torch.tensor([7]), torch.nan), labels)
+        )
+
+
 def test_lbfgs_is_refused():
     net = model()
     with pytest.raises(UnsoundConfiguration, match="several times"):

@@ -130,7 +130,8 @@ def _is_below(file: Path, root: Path) -> bool:
     paths = sysconfig.get_paths()
     installed = [Path(paths[key]).resolve() for key in ("stdlib", "platstdlib")]
     return (
-        real.is_relative_to(root)
+        real.is_file()  # code that was made on the way has a name, and no file
+        and real.is_relative_to(root)
         and not {"site-packages", "dist-packages"} & set(real.parts)
         and not any(real.is_relative_to(place) for place in installed)
     )
@@ -148,7 +149,7 @@ def _loaded(specs: Sequence[ModuleSpec], code: Path) -> ModuleType:
 
 def _load(spec: ModuleSpec) -> None:
     known = sys.modules.get(spec.name)
-    if known is not None and getattr(known.__spec__, "origin", None) == spec.origin:
+    if known is not None and _file(known) == _file_of(spec):
         return
     if known is not None and spec.name not in _LOADED:
         raise ValueError(
@@ -171,6 +172,16 @@ def _load(spec: ModuleSpec) -> None:
     package, _, last = spec.name.rpartition(".")
     if package:
         setattr(sys.modules[package], last, module)
+
+
+def _file(module: ModuleType) -> Path | None:
+    spec = module.__spec__
+    return None if spec is None or spec.origin is None else _file_of(spec)
+
+
+def _file_of(spec: ModuleSpec) -> Path:
+    assert spec.origin is not None
+    return Path(spec.origin).resolve()
 
 
 def _is_own(factory: Any, root: Path) -> bool:
