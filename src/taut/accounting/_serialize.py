@@ -66,6 +66,8 @@ def decode(data: Mapping[str, Any]) -> tuple[Adjacency, list[tuple[Primitive, in
         ]
     except (KeyError, TypeError) as error:
         raise ValueError(f"malformed privacy loss: {error!r}") from None
+    except RecursionError:
+        raise ValueError("malformed privacy loss: releases are nested too deeply") from None
     return adjacency, terms
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from taut._rounding import round_down, round_up
 from taut.accounting import Adjacency, Bounds, PrivacyLoss
+from taut.audit._gate import Gate, large_delta
 from taut.audit._stated import Stated
 from taut.audit._statements import read_statement
 
@@ -21,6 +25,16 @@ _ROUNDING = 1e-9  # relative
 _LOOSE = 0.01  # from here on a claim is called looser than needed
 _NEAR = 0.02  # within this factor a claim is taken to be computed for another run
 _TOLERANCES = (1e-3, 1e-5)
+_FEW = 20  # distinct releases; more of them take minutes to the sharper tolerance
+_MOST_BYTES = (
+    1 << 24
+)  # of JSON; those that taut writes have a few thousand, with subspaces a million
+_DEEPEST = 40  # objects inside of objects; those that taut writes have about eight
+
+_NOT_SHOWN = (
+    "that this run took place, that its code, data and noise were as described, and who wrote the "
+    "file: a statement bears no signature"
+)
 
 
 class Verdict(StrEnum):
@@ -42,12 +56,13 @@ class Verification:
 
     Attributes:
         verdict: about the claim.
-        epsilon: the smallest one that is claimed.
+        epsilon: the one that is claimed.
         delta: of the claim.
         bounds: certified bounds on the run's epsilon at `delta`; `bounds.upper` can be claimed.
         loss: behind the upper bound.
         sampler: how batches were drawn, as the statement says; empty if it does not.
         findings: what is wrong or doubtful, and what would help.
+        refusals: how the claim, true or not, is beyond what the reader asked for.
 
     **Guarantee**: if `holds`, the claim follows from the run that the statement describes, under
     `adjacency`, for whoever sees every update. Whether that run took place as described, a file
@@ -61,11 +76,32 @@ class Verification:
     loss: PrivacyLoss
     sampler: str
     findings: tuple[str, ...]
+    refusals: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
         """Whether the claim is true, be it loose or not."""
         return self.verdict in (Verdict.CERTIFIED, Verdict.LOOSE)
+
+    @property
+    def passes(self) -> bool:
+        """Whether the claim is true, and within what the reader asked for."""
+        return self.holds and not self.refusals
+
+    @property
+    def not_shown(self) -> str:
+        """What neither this nor any other computation can show."""
+        return _NOT_SHOWN
+
+    @property
+    def recomputed(self) -> tuple[str, str]:
+        """Both bounds as text, with as many digits as it takes to compare them with the claim."""
+        lower, upper = self.bounds
+        for digits in range(6, 17):
+            shown = round_down(lower, digits), round_up(upper, digits)
+            if (upper <= self.epsilon) == (Decimal(shown[1]) <= Decimal(self.epsilon)):
+                return shown
+        return repr(lower), repr(upper)
 
     @property
     def adjacency(self) -> Adjacency:
@@ -78,42 +114,62 @@ class Verification:
             "schema": SCHEMA,
             "verdict": str(self.verdict),
             "holds": self.holds,
+            "passes": self.passes,
             "claimed": {"epsilon": self.epsilon, "delta": self.delta},
             "epsilon": {"lower": self.bounds.lower, "upper": self.bounds.upper},
             "adjacency": str(self.adjacency),
             "sampler": self.sampler,
             "findings": list(self.findings),
+            "refusals": list(self.refusals),
+            "not_shown": self.not_shown,
             "loss": self.loss.to_dict(),
         }
 
     def __str__(self) -> str:
+        lower, upper = self.recomputed
         lines = [
             f"{self.verdict}: epsilon {self.epsilon!r} at delta {self.delta!r} is claimed, "
-            f"{round_down(self.bounds.lower, 6)} <= epsilon <= {round_up(self.bounds.upper, 6)} "
-            f"was recomputed, adjacency {self.adjacency}"
+            f"{lower} <= epsilon <= {upper} was recomputed, adjacency {self.adjacency}",
+            *self.findings,
+            *(f"refused: {refusal}" for refusal in self.refusals),
+            f"not shown: {self.not_shown}",
         ]
-        return "\n".join([*lines, *self.findings])
+        return "\n".join(lines)
 
 
-def verify_statement(statement: Mapping[str, Any] | str) -> Verification:
+def verify_statement(
+    statement: Mapping[str, Any] | str,
+    *,
+    max_epsilon: float | None = None,
+    max_delta: float | None = None,
+    adjacency: Adjacency | str | None = None,
+    subspaces: str | os.PathLike[str] | None = None,
+) -> Verification:
     """Recompute a published privacy statement, and compare its claim with the truth.
 
     Args:
         statement: JSON text, or what it holds. One of
 
-            * what `TrainingResult.to_json` wrote; its numbers must also agree with its words,
+            * what `TrainingResult.to_json` wrote; its words must be those that its numbers give,
             * `{"epsilon": ..., "delta": ..., "loss": ...}` with what `PrivacyLoss.to_dict` wrote,
             * a run that is described by hand: `epsilon`, `delta`, `noise_multiplier`, `rate` (or
               `batch_size` and `examples`), `steps` (or `epochs`), `sampler` ("poisson",
               "fixed_size", "shuffle" or "none") and, if it is not the usual one of the sampler,
               `adjacency`.
+        max_epsilon: the largest claim that the reader accepts.
+        max_delta: the largest delta that the reader accepts.
+        adjacency: the only relation that the reader accepts. One direction of add/remove is
+            certified only if it is asked for here.
+        subspaces: the reader's own copy of the file that a clipping in subspaces names. No file
+            that a statement names is ever opened; what depends on one is not certified.
 
     **Guarantee**: see `Verification`. Shuffled epochs are credited with no amplification: in an
     epoch a record is in one batch, so an epoch costs one release, under zero-out and replace-one.
     A claim about them is called wrong only if it is below what one epoch surely costs.
 
     Raises:
-        ValueError: if the statement is malformed.
+        ValueError: if the statement is malformed, nested deeper than 40 levels, longer than 16 MiB,
+            or has more than 250 distinct releases.
 
     Example:
         >>> from taut.audit import verify_statement
@@ -122,11 +178,17 @@ def verify_statement(statement: Mapping[str, Any] | str) -> Verification:
         certified
         >>> print(verify_statement({**run, "epsilon": 1.80, "sampler": "poisson"}).verdict)
         wrong
+        >>> run["sampler"] = "poisson"
+        >>> verify_statement({**run, "epsilon": 1.84}, max_epsilon=1.0).passes
+        False
     """
+    gate = Gate.of(max_epsilon, max_delta, adjacency)
     data = _parsed(statement) if isinstance(statement, str) else statement
     if not isinstance(data, Mapping):
         raise ValueError(f"a statement is a JSON object, got {type(data).__name__}")
-    stated = read_statement(data)
+    _check_depth(data)
+    own = None if subspaces is None else Path(subspaces)
+    stated = read_statement(data, asked=gate.adjacency, subspaces=own)
     bounds = _sharpened(stated)
     verdict = _verdict(stated, bounds)
     return Verification(
@@ -137,6 +199,7 @@ def verify_statement(statement: Mapping[str, Any] | str) -> Verification:
         loss=stated.loss,
         sampler=stated.sampler,
         findings=tuple(_findings(stated, bounds, verdict)),
+        refusals=tuple(gate.refusals(stated, bounds)),
     )
 
 
@@ -147,7 +210,8 @@ def _sharpened(stated: Stated) -> Bounds:
         bounds = stated.loss.epsilon_bounds(stated.delta, tolerance)
         is_decided = not bounds.lower <= stated.epsilon < bounds.upper
         is_sharp = bounds.upper - bounds.lower <= tolerance * bounds.upper
-        if is_decided or not is_sharp:  # bounds of a pair that is not tight get no closer
+        # Bounds of a pair that is not tight get no closer, and those of many are slow to.
+        if is_decided or not is_sharp or len(stated.loss.terms) > _FEW:
             break
     return bounds if stated.floor is None else Bounds(stated.floor, bounds.upper)
 
@@ -175,7 +239,7 @@ def _findings(stated: Stated, bounds: Bounds, verdict: Verdict) -> list[str]:
         excess = stated.epsilon / bounds.upper - 1 if bounds.upper > 0 else math.inf
         by = f"{excess:.0%} " if excess < math.inf else ""
         found.append(f"the claim is {by}above what can be claimed: {round_up(bounds.upper, 6)}")
-    return [*found, *stated.notes]
+    return [*found, *large_delta(stated), *stated.notes]
 
 
 def _mistaken(stated: Stated, bounds: Bounds) -> list[str]:
@@ -192,7 +256,20 @@ def _mistaken(stated: Stated, bounds: Bounds) -> list[str]:
     return []
 
 
+def _check_depth(data: Any) -> None:
+    """Refuse what is nested so deeply that reading it would exhaust the stack."""
+    layer, depth = [data], 0
+    while layer:
+        if depth > _DEEPEST:
+            raise ValueError(f"no statement: it is nested too deeply, beyond {_DEEPEST} levels")
+        inside = [v.values() if isinstance(v, Mapping) else v for v in layer]
+        layer = [v for part in inside for v in part if isinstance(v, Mapping | list | tuple)]
+        depth += 1
+
+
 def _parsed(text: str) -> Any:
+    if len(text) > _MOST_BYTES:
+        raise ValueError(f"no statement: it has {len(text)} characters, more than {_MOST_BYTES}")
     try:
         return json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:

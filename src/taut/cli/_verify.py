@@ -1,13 +1,20 @@
 """``taut verify``: a published statement, recomputed."""
 
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from taut._rounding import round_down, round_up
 from taut.cli._page import NEGATIVE, mistakes_explained, print_json, print_rows
 from taut.cli._run_options import JsonOption
+
+if TYPE_CHECKING:
+    from taut.audit import Verification
+
+_MOST_BYTES = 1 << 25  # twice what is read as a statement, so that its own message can say so
 
 
 def verify(
@@ -15,43 +22,110 @@ def verify(
         Path, typer.Argument(help="A statement in JSON, or - for stdin.", allow_dash=True)
     ],
     *,
+    max_epsilon: Annotated[
+        float | None, typer.Option(help="Largest epsilon that may be claimed.")
+    ] = None,
+    max_delta: Annotated[
+        float | None, typer.Option(help="Largest delta that may be claimed.")
+    ] = None,
+    adjacency: Annotated[
+        str | None,
+        typer.Option(help="The adjacency that must be claimed: add_remove, replace or zero_out."),
+    ] = None,
+    subspaces: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your copy of the file that a clipping in subspaces names.",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds after which to give up: a hostile loss may take days.")
+    ] = 120.0,
     json: JsonOption = False,
 ) -> None:
-    """Recompute a published privacy statement; exit code 0 if it holds, 1 if it does not.
+    """Recompute a published privacy statement, and hold it against limits of your own.
+
+    Exit code 0: it holds, and is within --max-epsilon, --max-delta and --adjacency; 1: it does not
+    hold, could not be certified, or is beyond a limit; 2: it could not be read.
 
     The statement is a result.json of taut train, {"epsilon": .., "delta": .., "loss": ..} with a
     loss that PrivacyLoss.to_dict() wrote, or written by hand: {"epsilon": 1.84, "delta": 1e-5,
     "noise_multiplier": 1.0, "rate": 0.01, "steps": 1000, "sampler": "poisson"}, where sampler is
-    poisson, fixed_size, shuffle or none, and batch_size and examples may stand for rate.
+    poisson, fixed_size, shuffle or none, and batch_size and examples may stand for rate. Files that
+    a statement names are not opened.
 
-    Example: taut verify result.json
+    Example: taut verify result.json --max-epsilon 3 --max-delta 1e-5 --adjacency add_remove
     """
     with mistakes_explained():
         from taut.audit import verify_statement
 
-        found = verify_statement(_text(statement))
+        text = _text(statement)
+        with _given_up_after(timeout):
+            found = verify_statement(
+                text,
+                max_epsilon=max_epsilon,
+                max_delta=max_delta,
+                adjacency=adjacency,
+                subspaces=subspaces,
+            )
         if json:
             print_json(found.to_dict())
         else:
-            print_rows(
-                [
-                    ("verdict", str(found.verdict)),
-                    ("claimed", f"epsilon {found.epsilon!r} at delta {found.delta!r}"),
-                    ("recomputed", f"{round_up(found.bounds.upper, 6)} (certified upper bound)"),
-                    ("", f"{round_down(found.bounds.lower, 6)} (certified lower bound)"),
-                    ("adjacency", str(found.adjacency)),
-                    ("sampler", found.sampler or "as in the loss"),
-                    *(("" if place else "findings", f) for place, f in enumerate(found.findings)),
-                ]
-            )
-        if not found.holds:
+            print_rows(_rows(found))
+        if not found.passes:
             raise typer.Exit(NEGATIVE)
+
+
+@contextmanager
+def _given_up_after(seconds: float) -> Iterator[None]:
+    """End what takes longer, where the system has alarms; elsewhere there is no limit."""
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"--timeout must be a number of seconds above 0, got {seconds!r}")
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def give_up(*_: object) -> None:
+        raise ValueError(f"not recomputed within {seconds:g} seconds; allow more with --timeout")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _rows(found: "Verification") -> list[tuple[str, str]]:
+    lower, upper = found.recomputed
+    return [
+        ("verdict", f"{found.verdict}{', but refused' if found.refusals else ''}"),
+        ("claimed", f"epsilon {found.epsilon!r} at delta {found.delta!r}"),
+        ("recomputed", f"{upper} (certified upper bound)"),
+        ("", f"{lower} (certified lower bound)"),
+        ("adjacency", str(found.adjacency)),
+        ("sampler", found.sampler or "as in the loss"),
+        *_listed("refused", found.refusals),
+        *_listed("findings", found.findings),
+        ("not shown", found.not_shown),
+    ]
+
+
+def _listed(word: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    return [("" if place else word, text) for place, text in enumerate(texts)]
 
 
 def _text(path: Path) -> str:
     import sys
 
     try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        if str(path) == "-":
+            return sys.stdin.read(_MOST_BYTES)
+        with path.open(encoding="utf-8") as file:
+            return file.read(_MOST_BYTES)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a text in UTF-8: {error}") from None

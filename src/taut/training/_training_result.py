@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from taut import _validate
-from taut._rounding import round_down, round_up
 from taut.accounting import Adjacency, Bounds, MixingComparison, PrivacyLoss
 from taut.errors import UnsoundConfiguration
 from taut.training._plan import Plan
 from taut.training._run_history import RunHistory
 from taut.training._run_record import RunRecord
+from taut.training._statement_words import TrainingWords
 
 __all__ = ["TrainingResult"]
 
@@ -113,31 +113,15 @@ class TrainingResult:
     @property
     def statement(self) -> str:
         """The promise in words, for a model card."""
-        plan = self.plan
-        below = round_down(self.epsilon.lower, 6)
-        above = round_up(self.epsilon.upper, 6)
-        text = (
-            f"Trained by private gradient descent: {self.counted_steps} steps with an expected "
-            f"batch of {plan.batch_size:g} out of {plan.examples} examples ({self.sampler} "
-            f"sampling), gradients of examples clipped by {plan.clipping!r}, Gaussian noise of "
-            f"multiplier {round_down(plan.noise_multiplier, 6)}. This is ({above}, {self.delta!r})-"
-            f"differentially private under {self.adjacency} adjacency, for whoever sees every "
-            f"update; certified {below} <= epsilon <= {above} at delta={self.delta!r}."
+        words = TrainingWords.of(
+            self.plan,
+            self.counted_steps,
+            lower=self.epsilon.lower,
+            upper=self.epsilon.upper,
+            stopped=(self.steps, self.plan.steps) if self.stopped_at_budget else None,
+            is_secure=self.is_secure,
         )
-        if plan.mixing is not None:
-            notes = plan.mixing_notes(self.counted_steps)
-            text += f" Released weights were mixed by {plan.mixing!r}. For comparison: "
-            text += "; ".join(notes) + "."
-        if self.stopped_at_budget:
-            text += f" Stopped at the budget after {self.steps} of {plan.steps} planned updates."
-        comparison = plan.sampling.comparison(
-            plan.noise_multiplier, plan.examples, self.counted_steps, plan.delta
-        )
-        if comparison:
-            text += f" For comparison: {comparison}."
-        if not self.is_secure:
-            text += " The noise came from a seed: this is an experiment, not a promise."
-        return text
+        return str(words)
 
     def __str__(self) -> str:
         return self.statement
