@@ -78,7 +78,7 @@ def test_plot(run, tmp_path, sweep):
         ("plan -n 2000 --epochs 4 --epsilon 2 --delta 1e-4", "give either batch_size or rate"),
         ("plan -n 2000 --batch-size 9 --epsilon 2 --delta 1e-4", "give either steps or epochs"),
         (f"{RUN} --rate 0.1", "give either batch_size or rate"),
-        (f"{RUN} --sampling poison", "--sampling must be one of poisson, fixed_size"),
+        (f"{RUN} --sampling poison", "--sampler must be one of poisson, fixed_size"),
         (f"{RUN} --sweep batch_size", "--sweep must be a name and numbers"),
         (f"{RUN} --sweep batch_size=a,b", "--sweep must be a name and numbers"),
         (f"{RUN} --sweep batchsize=1", "did you mean 'batch_size'?"),
@@ -92,7 +92,8 @@ def test_a_mistake_is_explained(refusal, line, message):
 
 
 def test_completion_of_names():
-    from taut.cli._plan import _complete_knob, _complete_sampling
+    from taut.cli._plan import _complete_knob
+    from taut.cli._run_options import complete_sampler
 
     assert _complete_knob("e") == ["epochs=", "epsilon=", "examples="]
-    assert _complete_sampling("p") == ["poisson"]
+    assert complete_sampler("p") == ["poisson"]

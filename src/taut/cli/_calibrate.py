@@ -7,15 +7,17 @@ import typer
 import taut
 from taut.cli._page import Answer, mistakes_explained
 from taut.cli._run_options import (
+    AdjacencyOption,
     BatchSizeOption,
     DeltaOption,
+    EpochsOption,
+    ExamplesOption,
     JsonOption,
-    PopulationOption,
     RateOption,
+    RunOptions,
     SamplerOption,
     StepsOption,
     ToleranceOption,
-    read_run,
 )
 
 
@@ -25,9 +27,11 @@ def calibrate(
     delta: DeltaOption,
     rate: RateOption = None,
     steps: StepsOption = None,
+    epochs: EpochsOption = None,
     sampler: SamplerOption = None,
     batch_size: BatchSizeOption = None,
-    population: PopulationOption = None,
+    examples: ExamplesOption = None,
+    adjacency: AdjacencyOption = None,
     tolerance: ToleranceOption = 1e-4,
     json: JsonOption = False,
 ) -> None:
@@ -43,9 +47,16 @@ def calibrate(
             )
         if steps == 0:
             raise ValueError("--steps must be at least 1: a run without steps needs no noise")
-        run = read_run(
-            steps=steps, sampler=sampler, rate=rate, batch_size=batch_size, population=population
+        options = RunOptions(
+            steps=steps,
+            epochs=epochs,
+            sampler=sampler,
+            rate=rate,
+            batch_size=batch_size,
+            examples=examples,
+            adjacency=adjacency,
         )
+        run = options.run()
         found = taut.calibrate(run.loss, epsilon=epsilon, delta=delta, tolerance=tolerance)
         Answer(
             quantity="epsilon",

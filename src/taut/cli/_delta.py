@@ -6,11 +6,14 @@ import typer
 
 from taut.cli._page import Answer, mistakes_explained
 from taut.cli._run_options import (
+    AdjacencyOption,
     BatchSizeOption,
+    EpochsOption,
+    ExamplesOption,
     JsonOption,
     LossOption,
-    PopulationOption,
     RateOption,
+    RunOptions,
     SamplerOption,
     SigmaOption,
     StepsOption,
@@ -25,9 +28,11 @@ def delta(
     sigma: SigmaOption = None,
     rate: RateOption = None,
     steps: StepsOption = None,
+    epochs: EpochsOption = None,
     sampler: SamplerOption = None,
     batch_size: BatchSizeOption = None,
-    population: PopulationOption = None,
+    examples: ExamplesOption = None,
+    adjacency: AdjacencyOption = None,
     loss: LossOption = None,
     tolerance: ToleranceOption = 1e-3,
     json: JsonOption = False,
@@ -37,15 +42,16 @@ def delta(
     Example: taut delta --sigma 1 --rate 0.01 --steps 10000 --epsilon 2
     """
     with mistakes_explained():
-        total, drawn = read_loss(
-            loss_file=loss,
-            sigma=sigma,
+        options = RunOptions(
             steps=steps,
+            epochs=epochs,
             sampler=sampler,
             rate=rate,
             batch_size=batch_size,
-            population=population,
+            examples=examples,
+            adjacency=adjacency,
         )
+        total, drawn = read_loss(options, sigma=sigma, loss_file=loss)
         Answer(
             quantity="delta",
             bounds=total.delta_bounds(epsilon, tolerance=tolerance),

@@ -2,12 +2,15 @@
 
 from taut.cli._page import Answer, mistakes_explained
 from taut.cli._run_options import (
+    AdjacencyOption,
     BatchSizeOption,
     DeltaOption,
+    EpochsOption,
+    ExamplesOption,
     JsonOption,
     LossOption,
-    PopulationOption,
     RateOption,
+    RunOptions,
     SamplerOption,
     SigmaOption,
     StepsOption,
@@ -22,9 +25,11 @@ def epsilon(
     sigma: SigmaOption = None,
     rate: RateOption = None,
     steps: StepsOption = None,
+    epochs: EpochsOption = None,
     sampler: SamplerOption = None,
     batch_size: BatchSizeOption = None,
-    population: PopulationOption = None,
+    examples: ExamplesOption = None,
+    adjacency: AdjacencyOption = None,
     loss: LossOption = None,
     tolerance: ToleranceOption = 1e-3,
     json: JsonOption = False,
@@ -34,15 +39,16 @@ def epsilon(
     Example: taut epsilon --sigma 1 --rate 0.01 --steps 10000 --delta 1e-5
     """
     with mistakes_explained():
-        total, drawn = read_loss(
-            loss_file=loss,
-            sigma=sigma,
+        options = RunOptions(
             steps=steps,
+            epochs=epochs,
             sampler=sampler,
             rate=rate,
             batch_size=batch_size,
-            population=population,
+            examples=examples,
+            adjacency=adjacency,
         )
+        total, drawn = read_loss(options, sigma=sigma, loss_file=loss)
         Answer(
             quantity="epsilon",
             bounds=total.epsilon_bounds(delta, tolerance=tolerance),

@@ -60,7 +60,7 @@ class Answer:
     tolerance: float
     given: Mapping[str, float]
     loss: taut.PrivacyLoss
-    sampler: Mapping[str, str | float]
+    sampler: Mapping[str, str | float] | None
     sigma: float | None = None
     """The noise that was sought, if any."""
 
@@ -78,7 +78,7 @@ class Answer:
             self.quantity: {"lower": self.bounds.lower, "upper": self.bounds.upper},
             **self.given,
             "adjacency": str(self.loss.adjacency),
-            "sampler": dict(self.sampler),
+            "sampler": None if self.sampler is None else dict(self.sampler),
             "loss": self.loss.to_dict(),
             "taut": taut.__version__,
         }
@@ -100,17 +100,19 @@ class Answer:
         for key, value in self.given.items():
             rows.add_row(key, str(value))
         rows.add_row("adjacency", str(self.loss.adjacency))
-        rows.add_row("sampler", self._sampler_in_words())
+        if self.sampler is not None:
+            rows.add_row("sampler", _sampler_in_words(self.sampler))
         for place, (release, count) in enumerate(self.loss.terms):
             rows.add_row("" if place else "releases", f"{count} * {release}")
         Console(highlight=False, markup=False, emoji=False).print(rows)
 
-    def _sampler_in_words(self) -> str:
-        details = dict(self.sampler)
-        name = str(details.pop("name"))
-        return ", ".join(
-            [name, *(f"{key.replace('_', ' ')} {value}" for key, value in details.items())]
-        )
+
+def _sampler_in_words(sampler: Mapping[str, str | float]) -> str:
+    details = dict(sampler)
+    name = str(details.pop("name"))
+    return ", ".join(
+        [name, *(f"{key.replace('_', ' ')} {value}" for key, value in details.items())]
+    )
 
 
 def print_json(data: object) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from taut._rounding import round_up
 from taut.cli._page import mistakes_explained, print_json, print_rows
-from taut.cli._run_options import DeltaOption, JsonOption
+from taut.cli._run_options import EXAMPLES, SAMPLER, DeltaOption, JsonOption, complete_sampler
 
 if TYPE_CHECKING:
     from taut.runs import PlanSweep, SweptPlan
@@ -21,13 +21,9 @@ def _complete_knob(incomplete: str) -> list[str]:
     return [f"{knob}=" for knob in _KNOBS if knob.startswith(incomplete)]
 
 
-def _complete_sampling(incomplete: str) -> list[str]:
-    return [name for name in ("poisson", "fixed_size") if name.startswith(incomplete)]
-
-
 def plan(
     *,
-    examples: Annotated[int, typer.Option("--examples", "-n", help="Number of examples.")],
+    examples: Annotated[int, typer.Option(*EXAMPLES, help="Number of examples.")],
     epsilon: Annotated[float, typer.Option(help="The epsilon to promise.")],
     delta: DeltaOption,
     batch_size: Annotated[int | None, typer.Option(help="Expected examples in a step,")] = None,
@@ -37,7 +33,9 @@ def plan(
     sampling: Annotated[
         str,
         typer.Option(
-            help="How batches are drawn: poisson or fixed_size.", autocompletion=_complete_sampling
+            *SAMPLER,
+            help="How batches are drawn: poisson or fixed_size.",
+            autocompletion=complete_sampler,
         ),
     ] = "poisson",
     sweep: Annotated[
@@ -93,9 +91,10 @@ def _sampling(name: str) -> "Sampling":
     from taut.training import FixedSizeSampling, PoissonSampling
 
     kinds = {"poisson": PoissonSampling, "fixed_size": FixedSizeSampling}
-    if name not in kinds:
-        raise ValueError(f"--sampling must be one of {', '.join(kinds)}, got {name!r}")
-    return kinds[name]()
+    word = name.strip().lower().replace("-", "_")
+    if word not in kinds:
+        raise ValueError(f"--sampler must be one of {', '.join(kinds)}, got {name!r}")
+    return kinds[word]()
 
 
 def _read_sweep(text: str) -> tuple[str, list[float]]:
@@ -132,7 +131,7 @@ def _print_plan(swept: "SweptPlan", plan: "Plan", *, as_json: bool) -> None:
             ("epsilon", f"{round_up(plan.epsilon, 6)} (certified upper bound)"),
             ("delta", repr(plan.delta)),
             ("adjacency", str(plan.adjacency)),
-            ("sampling", plan.sampling.name),
+            ("sampler", plan.sampling.name),
             *(("note", note) for note in plan.notes),
         ]
     )

@@ -2,48 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import taut
-from taut import _validate
+
+if TYPE_CHECKING:
+    from taut.accounting._gaussian_run import GaussianRun
+
+_SHUFFLED = (
+    "no theorem says what shuffled batches cost less than one release an epoch: see taut samplers, "
+    "or verify a claim about them with taut verify"
+)
 
 
-class Sampler(StrEnum):
-    """How each step chooses its records."""
+def complete_sampler(incomplete: str) -> list[str]:
+    """Return the samplers that begin like what was typed."""
+    return [name for name in ("poisson", "fixed_size", "none") if name.startswith(incomplete)]
 
-    POISSON = "poisson"
-    FIXED_SIZE = "fixed-size"
-    NONE = "none"
 
+SIGMA = ("--sigma", "--noise-multiplier")
+"""One option, by the name of the accountant and by that of training."""
+EXAMPLES = ("--examples", "--population", "-n")
+SAMPLER = ("--sampler", "--sampling")
 
 SigmaOption = Annotated[
     float | None,
-    typer.Option(help="Noise standard deviation in units of the clipping norm."),
+    typer.Option(*SIGMA, help="Noise standard deviation in units of the clipping norm."),
 ]
 StepsOption = Annotated[int | None, typer.Option(help="Number of steps.", show_default="1")]
+EpochsOption = Annotated[
+    float | None, typer.Option(help="Passes over the data, instead of a number of steps.")
+]
 SamplerOption = Annotated[
-    Sampler | None,
+    str | None,
     typer.Option(
-        help="How a step chooses its records.", show_default="poisson with --rate, else none"
+        *SAMPLER,
+        help="How a step chooses its records: poisson, fixed_size or none.",
+        show_default="poisson if a rate or sizes are given, else none",
+        autocompletion=complete_sampler,
     ),
 ]
 RateOption = Annotated[
     float | None, typer.Option(help="Poisson: probability that a step takes a record.")
 ]
-BatchSizeOption = Annotated[int | None, typer.Option(help="Fixed-size: records in each batch.")]
-PopulationOption = Annotated[
-    int | None, typer.Option(help="Fixed-size: records that batches are drawn from.")
+BatchSizeOption = Annotated[
+    int | None, typer.Option(help="(Expected) number of records in a batch.")
+]
+ExamplesOption = Annotated[
+    int | None, typer.Option(*EXAMPLES, help="Number of records that batches are drawn from.")
+]
+AdjacencyOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Which datasets are neighbours: add_remove, replace or zero_out.",
+        show_default="replace for fixed_size, else add_remove",
+    ),
 ]
 LossOption = Annotated[
     Path | None,
     typer.Option(
-        help="Any privacy loss, as PrivacyLoss.to_json() wrote it, in place of a run.",
+        help="Any privacy loss, as PrivacyLoss.to_json() or --json wrote it, in place of a run.",
         metavar="FILE",
         exists=True,
         dir_okay=False,
@@ -62,108 +86,101 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, with all d
 
 
 @dataclass(frozen=True)
+class RunOptions:
+    """What was said about a run on the command line; None where nothing was said."""
+
+    steps: int | None
+    epochs: float | None
+    sampler: str | None
+    rate: float | None
+    batch_size: int | None
+    examples: int | None
+    adjacency: str | None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What was said, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def run(self) -> Run:
+        """Return the run, refusing options that its sampler does not use.
+
+        Raises:
+            ValueError: if an option of the sampler is missing, or one of another sampler is given.
+        """
+        # SciPy comes with the accountant; options and their help do without.
+        from taut.accounting._gaussian_run import GaussianRun, Sampler, as_sampler
+
+        given = self.given
+        if self.sampler is not None:
+            sampler = as_sampler(self.sampler)
+        else:
+            sampler = Sampler.POISSON if {"rate", "batch_size"} & set(given) else Sampler.NONE
+        if sampler is Sampler.SHUFFLE:
+            raise ValueError(_SHUFFLED)
+        of = GaussianRun.described(sampler, given, named=_spelt, steps=1)
+        relation = None if self.adjacency is None else taut.Adjacency(_relation(self.adjacency))
+        details = {
+            name: given[name] for name in ("rate", "batch_size", "examples") if name in given
+        }
+        return Run(of, relation, {"name": sampler.value, **details})
+
+
+@dataclass(frozen=True)
 class Run:
     """Equal Gaussian steps under one sampler; only the noise is left open."""
 
-    step: Callable[[float], taut.PrivacyLoss]
-    steps: int
-    sampler: Mapping[str, str | float]
+    of: GaussianRun
+    adjacency: taut.Adjacency | None
+    sampler: Mapping[str, str | float] = field(default_factory=dict)
 
     def loss(self, sigma: float) -> taut.PrivacyLoss:
-        """Return the add/remove privacy loss of all steps with noise `sigma`."""
-        return self.steps * self.step(sigma)
-
-
-def read_run(
-    *,
-    steps: int | None,
-    sampler: Sampler | None,
-    rate: float | None,
-    batch_size: int | None,
-    population: int | None,
-) -> Run:
-    """Turn the options of a run into one, refusing those that its sampler does not use.
-
-    Raises:
-        ValueError: if an option of the sampler is missing, or one of another sampler is given.
-    """
-    if sampler is None:
-        sampler = Sampler.NONE if rate is None else Sampler.POISSON
-    _check_sampler_options(
-        sampler, {"--rate": rate, "--batch-size": batch_size, "--population": population}
-    )
-    steps = 1 if steps is None else _validate.integer(steps=steps)
-    if sampler is Sampler.POISSON and rate is not None:
-        return Run(
-            lambda sigma: taut.gaussian(sigma).poisson(rate=rate),
-            steps,
-            {"name": sampler.value, "rate": rate},
-        )
-    if sampler is Sampler.FIXED_SIZE and batch_size is not None and population is not None:
-        # Two batches of one size differ by an exchanged record, which moves a clipped sum by up to
-        # twice the clipping norm.
-        return Run(
-            lambda sigma: taut.gaussian(sigma, sensitivity=2.0, adjacency="replace").fixed_size(
-                batch_size=batch_size, population=population
-            ),
-            steps,
-            {"name": sampler.value, "batch_size": batch_size, "population": population},
-        )
-    return Run(taut.gaussian, steps, {"name": sampler.value})
+        """Return the privacy loss of all steps with noise `sigma`."""
+        return self.of.loss(sigma, self.adjacency)
 
 
 def read_loss(
-    *,
-    loss_file: Path | None,
-    sigma: float | None,
-    steps: int | None,
-    sampler: Sampler | None,
-    rate: float | None,
-    batch_size: int | None,
-    population: int | None,
-) -> tuple[taut.PrivacyLoss, Mapping[str, str | float]]:
+    options: RunOptions, *, sigma: float | None, loss_file: Path | None
+) -> tuple[taut.PrivacyLoss, Mapping[str, str | float] | None]:
     """Return the loss asked about and its sampler, from a file or from the options of a run.
 
     Raises:
         ValueError: if neither or both are given, or if either is not valid.
     """
-    run_options = {
-        "--sigma": sigma,
-        "--steps": steps,
-        "--sampler": sampler,
-        "--rate": rate,
-        "--batch-size": batch_size,
-        "--population": population,
-    }
     if loss_file is not None:
-        given = [name for name, value in run_options.items() if value is not None]
+        given = {**({} if sigma is None else {"sigma": sigma}), **options.given}
         if given:
-            raise ValueError(f"--loss already holds the whole run; leave out {' and '.join(given)}")
-        try:
-            loss = taut.PrivacyLoss.from_json(loss_file.read_text())
-            return loss, {"name": ", ".join(dict.fromkeys(str(p) for p, _ in loss.terms)) or "none"}
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{loss_file} holds no privacy loss: {error}") from error
+            extra = " and ".join(_spelt(name) for name in given)
+            raise ValueError(f"--loss already holds the whole run; leave out {extra}")
+        return _loss_in(loss_file)
     if sigma is None:
         raise ValueError("give the noise of the run with --sigma, or a file with --loss")
-    run = read_run(
-        steps=steps, sampler=sampler, rate=rate, batch_size=batch_size, population=population
-    )
+    run = options.run()
     return run.loss(sigma), run.sampler
 
 
-def _check_sampler_options(sampler: Sampler, options: Mapping[str, float | None]) -> None:
-    used = {
-        Sampler.POISSON: {"--rate"},
-        Sampler.FIXED_SIZE: {"--batch-size", "--population"},
-        Sampler.NONE: set(),
-    }[sampler]
-    missing = [name for name, value in options.items() if name in used and value is None]
-    if missing:
-        raise ValueError(f"--sampler {sampler} needs {' and '.join(missing)}")
-    extra = [name for name, value in options.items() if name not in used and value is not None]
-    if extra:
-        raise ValueError(
-            f"the sampler {sampler} does not use {' and '.join(extra)}; "
-            "leave that out, or choose another --sampler"
-        )
+def _loss_in(path: Path) -> tuple[taut.PrivacyLoss, Mapping[str, str | float] | None]:
+    """Return the loss in a file, alone or beside what a command answered about it."""
+    from taut.accounting._gaussian_run import samplers_of
+
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(data, dict) and isinstance(data.get("loss"), dict):
+            data = data["loss"]
+        loss = taut.PrivacyLoss.from_dict(data)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} holds no privacy loss: {error}") from error
+    drawn = samplers_of(loss)
+    return loss, {"name": " and ".join(drawn)} if drawn else None
+
+
+def _relation(name: str) -> str:
+    known = ("add_remove", "replace", "zero_out")
+    word = name.strip().lower().replace("-", "_").replace("/", "_")
+    if word not in known:
+        raise ValueError(f"--adjacency must be one of {', '.join(known)}, got {name!r}")
+    return word
+
+
+def _spelt(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -9,7 +9,7 @@ import typer
 import taut
 from taut._rounding import round_up
 from taut.cli._page import json_numbers, mistakes_explained
-from taut.cli._run_options import DeltaOption, JsonOption
+from taut.cli._run_options import EXAMPLES, SIGMA, DeltaOption, JsonOption
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def samplers(
     *,
-    sigma: Annotated[float, typer.Option(help="Noise multiplier of a step.")],
+    sigma: Annotated[float, typer.Option(*SIGMA, help="Noise multiplier of a step.")],
     batch_size: Annotated[int, typer.Option(help="(Expected) number of records in a batch.")],
-    population: Annotated[int, typer.Option(help="Number of records.")],
+    population: Annotated[int, typer.Option(*EXAMPLES, help="Number of records.")],
     steps: Annotated[int, typer.Option(help="Number of steps.")],
     delta: DeltaOption,
     mask_rate: Annotated[
