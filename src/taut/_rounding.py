@@ -8,14 +8,16 @@ __all__ = ["round_down", "round_up"]
 
 
 def round_up(value: float, digits: int) -> str:
-    """Return `value` with so many significant digits, never below it."""
+    """Return `value` with so many significant digits; read back as a float, it is never below."""
     return _rounded(value, digits, ROUND_CEILING)
 
 
 def round_down(value: float, digits: int) -> str:
-    """Return `value` with so many significant digits, never above it."""
+    """Return `value` with so many significant digits; read back as a float, it is never above."""
     return _rounded(value, digits, ROUND_FLOOR)
 
 
 def _rounded(value: float, digits: int, rounding: str) -> str:
-    return f"{Context(prec=digits, rounding=rounding).create_decimal(Decimal(value)):g}"
+    # The shortest decimal that is read as this float stands for it: 0.1 has one digit, not fifty.
+    shortest = Decimal(repr(float(value)).removesuffix(".0"))
+    return f"{Context(prec=digits, rounding=rounding).create_decimal(shortest):g}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
 
 from taut.accounting._adjacency import Half
+from taut.accounting._exponential import ExponentialPair
 from taut.accounting._finite import FailingPair, FinitePair, any_of, sum_of_finite
 from taut.accounting._gaussian import GaussianPair
 from taut.accounting._pair import ROUNDING, Pair, Vector
@@ -74,6 +76,8 @@ class HalfSum:
             return math.inf
         if self.single is not None:
             return self.single.max_loss + self.single.loss_error
+        if all(isinstance(pair, ExponentialPair) for pair, _ in self.terms):
+            return _rounded_up(sum(n * Fraction(pair.max_loss) for pair, n in self.terms))
         largest = math.fsum(n * pair.max_loss for pair, n in self.terms)
         return largest + ROUNDING * abs(largest)
 
@@ -202,3 +206,12 @@ def _sum_of_certain(terms: Sequence[tuple[FinitePair, int]]) -> FinitePair:
 def _is_null(pair: Pair) -> bool:
     """Whether the loss is zero always."""
     return pair.max_loss <= 0 and pair.mass_inf == 0
+
+
+def _rounded_up(exact: Fraction | int) -> float:
+    """Return the least float that is no less: Laplace noise has no other rounding to cover."""
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)

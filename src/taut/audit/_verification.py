@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -99,7 +98,7 @@ class Verification:
         lower, upper = self.bounds
         for digits in range(6, 17):
             shown = round_down(lower, digits), round_up(upper, digits)
-            if (upper <= self.epsilon) == (Decimal(shown[1]) <= Decimal(self.epsilon)):
+            if (upper <= self.epsilon) == (float(shown[1]) <= self.epsilon):
                 return shown
         return repr(lower), repr(upper)
 

@@ -2,7 +2,7 @@
 
 Words are what people read, so they may say nothing that the numbers beside them do not. They are a
 function of these numbers: a reader writes them again and compares. Published statements are read
-for ever; whoever changes the words keeps the old ones, and accepts either.
+for ever; whoever changes the words keeps the old wording, and a reader accepts either.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ class TrainingWords:
         mixing: what it is called in words, and what it is compared with; None without.
         comparison: what another sampling would have promised; empty without.
         is_secure: whether the noise came from a secure generator.
+        wording: 2, or 1 for statements that rounded the binary value of a float, 0.7 to 0.699999.
     """
 
     counted_steps: int
@@ -63,6 +65,7 @@ class TrainingWords:
     mixing: tuple[str, Sequence[str]] | None = None
     comparison: str = ""
     is_secure: bool = True
+    wording: int = 2
 
     @classmethod
     def of(cls, plan: Plan, counted_steps: int, **said: Any) -> TrainingWords:
@@ -95,14 +98,14 @@ class TrainingWords:
 
     def sentences(self) -> Iterator[tuple[str, bool]]:
         """Yield the text in parts, each with whether numbers in it are computed by the reader."""
-        above = round_up(self.upper, 6)
+        below, above, noise = self._rounded()
         yield (
             f"Trained by private gradient descent: {self.counted_steps} steps with an expected "
             f"batch of {self.batch_size:g} out of {self.examples} examples ({self.sampler} "
             f"sampling), {_BEFORE_CLIPPING}{self.clipping}{_AFTER_CLIPPING}"
-            f"{round_down(self.noise_multiplier, 6)}. This is ({above}, {self.delta!r})-"
+            f"{noise}. This is ({above}, {self.delta!r})-"
             f"differentially private under {self.adjacency} adjacency, for whoever sees every "
-            f"update; certified {round_down(self.lower, 6)} <= epsilon <= {above} at "
+            f"update; certified {below} <= epsilon <= {above} at "
             f"delta={self.delta!r}.",
             False,
         )
@@ -118,6 +121,16 @@ class TrainingWords:
         if not self.is_secure:
             yield "The noise came from a seed: this is an experiment, not a promise.", False
 
+    def _rounded(self) -> tuple[str, str, str]:
+        """Return lower bound, upper bound and noise, each rounded to its safe side."""
+        if self.wording == 1:
+            down, up = (Context(prec=6, rounding=side) for side in (ROUND_FLOOR, ROUND_CEILING))
+            noise = down.create_decimal(Decimal(self.noise_multiplier))
+            below = down.create_decimal(Decimal(self.lower))
+            return f"{below:g}", f"{up.create_decimal(Decimal(self.upper)):g}", f"{noise:g}"
+        noise = round_down(self.noise_multiplier, 6)
+        return round_down(self.lower, 6), round_up(self.upper, 6), noise
+
     def completed(self, said: str) -> TrainingWords:
         """Return the words with the name of the clipping taken from a text, if it is not known."""
         if self.clipping is not None:
@@ -127,23 +140,27 @@ class TrainingWords:
 
 
 def differences(said: str, words: TrainingWords) -> list[str]:
-    """Return where a text is not the words that numbers give; empty if it is.
+    """Return where a text is not the words that numbers give, in either wording; empty if it is.
 
     **Guarantee**: texts that pass are equal, character by character, but for numbers of
     comparisons with other runs, which agree to 1e-3, the tolerance they are computed to.
     """
-    expected = [
-        (word, is_computed) for text, is_computed in words.sentences() for word in text.split(" ")
-    ]
-    found = said.split(" ")
-    if len(found) == len(expected) and all(
-        a == b or (is_computed and _agree(a, b))
-        for a, (b, is_computed) in zip(found, expected, strict=True)
-    ):
+    found, wordings = said.split(" "), (words, replace(words, wording=1))
+    if any(_is_said(found, wording) for wording in wordings):
         return []
     if len(said) > _LONGEST_COMPARED:
         return [f"its words are {len(said)} characters, those of its numbers {len(str(words))}"]
-    return _named(found, [word for word, _ in expected])
+    return _named(found, str(words).split(" "))
+
+
+def _is_said(found: Sequence[str], words: TrainingWords) -> bool:
+    expected = [
+        (word, is_computed) for text, is_computed in words.sentences() for word in text.split(" ")
+    ]
+    return len(found) == len(expected) and all(
+        a == b or (is_computed and _agree(a, b))
+        for a, (b, is_computed) in zip(found, expected, strict=True)
+    )
 
 
 def _named(found: Sequence[str], expected: Sequence[str]) -> list[str]:
