@@ -1,6 +1,9 @@
 """``taut report``."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -27,6 +30,26 @@ def test_report_is_about_the_unit_of_the_run(run, run_json, trained):
     stated = json.loads((trained / "result.json").read_text())
     assert answer["epsilon"]["upper"] == stated["epsilon"]["upper"]
     assert (trained / "other" / "index.html").exists()
+
+
+def test_title_owner_and_dataset(run_json, trained):
+    answer = run_json(f"report {trained} --title Digits --owner Team-A --dataset MNIST")
+    assert answer["title"] == "Privacy report: Digits"
+    assert (answer["owner"], answer["dataset"]) == ("Team-A", "MNIST")
+    assert "<h1>Privacy report: Digits</h1>" in (trained / "report" / "index.html").read_text()
+
+
+def test_terminals_without_greek_letters(trained):
+    """In a process of its own, whose standard output really is in ASCII."""
+    completed = subprocess.run(
+        [sys.executable, "-m", "taut", "report", str(trained)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert completed.returncode == 0, completed.stderr
+    assert "(epsilon = " in completed.stdout
 
 
 def test_a_mistake_is_explained(refusal, tmp_path):

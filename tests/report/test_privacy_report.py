@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import re
+import shutil
 import sys
 from dataclasses import replace
 from hashlib import sha256
@@ -11,7 +12,7 @@ from hashlib import sha256
 import pytest
 
 import taut
-from taut._rounding import round_up
+from taut._rounding import round_down, round_up
 from taut.errors import UnsoundConfiguration
 from taut.report import privacy_report
 from taut.report._document import inline_html, plain, unmarked
@@ -236,6 +237,7 @@ def test_nothing_depends_on_private_losses(run, report):
 
 def test_json_has_these_fields_and_no_others(data):
     assert set(data) == {
+        *("date", "owner", "dataset", "run"),
         *("schema", "title", "unit", "statement", "plain_words", "not_promised", "warnings"),
         *("description", "epsilon", "delta", "adjacency", "engine", "is_secure", "attack"),
         *("profile", "other_deltas", "course", "groups", "other_accounts", "alternatives"),
@@ -304,6 +306,8 @@ def test_steps_that_count_twice_are_named():
     again = replace(result_of(PLAN), steps=17, stopped_at_budget=True)
     card = privacy_report(again).to_model_card()
     assert "17 of 20 planned updates: 3 steps were taken twice" in card
+    assert "interrupted or killed" in card
+    assert "crash" not in card
     assert "whole plan instead" not in card
 
 
@@ -463,15 +467,98 @@ def test_words_of_users_are_no_markup():
     assert inline_html(plain("a*b_c`d")) == "a*b_c`d"
 
 
-def test_only_pages_need_matplotlib(monkeypatch, tmp_path):
+def test_pages_do_without_matplotlib(monkeypatch, tmp_path):
     report = privacy_report(taut.pure(1.0), delta=0, description="A vote.")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"taut\[report\]"):
-        report.to_html()
-    with pytest.raises(ImportError, match=r"taut\[report\]"):
-        report.write(tmp_path / "none")
-    assert not (tmp_path / "none").exists()
-    assert report.to_markdown()
+    page = report.write(tmp_path / "plain").read_text()
+    assert "<svg" not in page
+    assert "The picture is left out: matplotlib was not installed" in page
+    assert "The dotted diagonal is guessing" in page
+
+
+# --- what it is filed by --------------------------------------------------------------------------
+
+
+def test_heading_says_what_it_is():
+    counts = {"delta": 0, "description": "A count."}
+    assert privacy_report(taut.laplace(2.0), **counts).title == "Privacy report"
+    named = privacy_report(taut.laplace(2.0), title="Handwritten digits", **counts)
+    assert named.to_markdown().startswith("# Privacy report: Handwritten digits\n")
+    assert "<h1>Privacy report: Handwritten digits</h1>" in named.to_html()
+
+
+def test_owner_dataset_and_dates_are_in_every_output():
+    about = {"owner": "Team A", "dataset": "MNIST, 60,000 images", "date": "2026-02-03"}
+    report = privacy_report(result_of(CHEAP), **about)
+    for text in outputs(report)[:3]:
+        for entry in about.values():
+            assert entry in text
+    today = privacy_report(result_of(CHEAP)).to_markdown()
+    assert re.search(r"report written \| \d{4}-\d\d-\d\d \|", today)
+    with pytest.raises(ValueError, match="owner must be a name"):
+        privacy_report(result_of(CHEAP), owner=" ")
+
+
+def test_what_the_run_recorded_about_itself_is_told(run, tmp_path):
+    silent = privacy_report(run).to_markdown()
+    place = tmp_path / "run"
+    shutil.copytree(run, place)
+    path = place / "result.json"
+    said = json.loads(path.read_text())
+    for key in ("versions", "finished"):
+        said.pop(key, None)
+    path.write_text(json.dumps(said))
+    silent = privacy_report(place)
+    assert "| run finished | not recorded |" in silent.to_markdown()
+    assert "| run computed with | not recorded |" in silent.to_markdown()
+    said |= {"versions": {"taut": "0.0.7", "torch": "9.9"}, "finished": "2026-01-02T03:04:05Z"}
+    path.write_text(json.dumps(said))
+    report = privacy_report(place)
+    assert "| run finished | 2026-01-02T03:04:05Z |" in report.to_markdown()
+    assert "| run computed with | taut 0.0.7, torch 9.9 |" in report.to_markdown()
+    assert json.loads(report.to_json())["run"]["versions"] == said["versions"]
+    written = report.write(tmp_path / "report").parent / "statement.json"
+    assert written.read_text() == path.read_text()
+
+
+# --- one number, one way to print it --------------------------------------------------------------
+
+
+def test_noise_multiplier_is_printed_one_way():
+    plan = Plan(
+        examples=300,
+        batch_size=30,
+        steps=20,
+        noise_multiplier=8.391668,
+        delta=1e-3,
+        clipping=FlatClip(1.0),
+    )
+    report = privacy_report(result_of(plan))
+    for text in (report.to_markdown(), report.to_model_card(), report.to_html().split("<svg")[0]):
+        assert set(re.findall(r"8\.39\d*", text)) == {"8.39166"}
+
+
+def test_bounds_are_printed_one_way(report):
+    low, high = report.epsilon
+    rounded = {round_down(low, 4), round_up(high, 4)}
+    near = re.compile(rf"(?<![\d.]){int(low)}\.\d+(?![\d.e])")
+    own = report.to_markdown().split("## What other accountants")[0]
+    for text in (own, report.to_model_card()):
+        shown = {n for n in near.findall(text) if low * 0.999 <= float(n) <= high * 1.001}
+        assert shown == rounded
+
+
+@pytest.mark.parametrize(
+    ("count", "scale", "exact"), [(3, 16, "0.1875"), (1, 10, "0.1"), (5, 8, "0.625"), (2, 4, "0.5")]
+)
+def test_exact_numbers_are_stated_exactly(count, scale, exact):
+    report = privacy_report(count * taut.laplace(scale), delta=0, description="Counts.")
+    assert f"(ε = {exact}, δ = 0)-differentially private" in report.statement
+
+
+def test_lower_bound_is_for_those_who_see_everything(report):
+    card = next(line for line in report.to_markdown().splitlines() if "The truth is" in line)
+    assert "for whoever sees every update: against them, no proof can promise less" in card
 
 
 def test_hopeless_noise_is_reported_and_named():

@@ -127,8 +127,23 @@ def print_rows(rows: Iterable[tuple[str, str]]) -> None:
 
     table = Table.grid(padding=(0, 2))
     for word, meaning in rows:
-        table.add_row(word, meaning)
+        table.add_row(word, shown(meaning))
     Console(highlight=False, markup=False, emoji=False).print(table)
+
+
+_LETTERS = {"ε": "epsilon", "δ": "delta", "≤": "<=", "≥": ">=", "–": "-", "…": "..."}
+
+
+def shown(text: str) -> str:
+    """Return a text that standard output can write, whatever letters it has."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        for letter, word in _LETTERS.items():
+            text = text.replace(letter, word)
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+    return text
 
 
 def json_numbers(data: object) -> object:

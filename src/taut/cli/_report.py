@@ -20,6 +20,13 @@ def report(
             show_default="unit of config.toml, else example",
         ),
     ] = None,
+    title: Annotated[
+        str | None, typer.Option(help="What the report is about.", show_default="Privacy report")
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option(help="Person or team that answers for the report.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Name of the data.")] = None,
     output: Annotated[
         Path | None, typer.Option(help="Where to write.", show_default="RUN/report")
     ] = None,
@@ -27,14 +34,19 @@ def report(
 ) -> None:
     """Write the privacy report of a run: a page, a text, a section for a model card, and JSON.
 
-    Example: taut report runs/digits --unit image
+    Example: taut report runs/digits --unit image --title "Handwritten digits" --owner "Team A"
     """
     with mistakes_explained():
         from taut.report import privacy_report
 
         weights = run / "model.pt"
         found = privacy_report(
-            run, _unit(run) if unit is None else unit, files=[weights] if weights.exists() else []
+            run,
+            _unit(run) if unit is None else unit,
+            title="Privacy report" if title is None else title,
+            owner=owner,
+            dataset=dataset,
+            files=[weights] if weights.exists() else [],
         )
         directory = run / "report" if output is None else output
         page = found.write(directory)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ __all__ = ["Evidence", "FileHash", "evidence_of"]
 
 _RUN_FILES = ("plan.json", "ledger.jsonl", "result.json", "checkpoint.pt")
 _BLOCK = 1 << 20
+_LONGEST = 80  # characters of a version or a date; more would be something else
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,9 @@ class Evidence:
         history: the ledger, if it was read.
         files: hashes of what was read and of what was named.
         checks: what was compared while reading.
+        statement: the file of the result, word for word, if it still says what was spent.
+        versions: of the packages that the run was computed with, if it has recorded them.
+        finished: when the run ended, if it has recorded that.
     """
 
     loss: PrivacyLoss
@@ -71,6 +75,9 @@ class Evidence:
     history: RunHistory | None = None
     files: tuple[FileHash, ...] = ()
     checks: tuple[str, ...] = ()
+    statement: str | None = None
+    versions: Mapping[str, str] | None = None
+    finished: str | None = None
 
     @property
     def is_unfinished(self) -> bool:
@@ -175,6 +182,8 @@ def _of_result(result: TrainingResult) -> Evidence:
         updates=result.steps,
         is_secure=result.is_secure,
         result=result,
+        versions=_versions(getattr(result, "versions", None)),
+        finished=_day(getattr(result, "finished", None)),
     )
 
 
@@ -187,7 +196,7 @@ def _of_directory(directory: Path) -> Evidence:
     plan = Plan.from_json((directory / "plan.json").read_text(encoding="utf-8"))
     ledger, ended = directory / "ledger.jsonl", directory / "result.json"
     history = RunHistory.read(ledger) if ledger.exists() else None
-    result = _read_result(ended, plan) if ended.exists() else None
+    result, recorded = _read_result(ended, plan) if ended.exists() else (None, "{}")
     if history is None and result is None:
         raise UnsoundConfiguration(
             f"the run in {where!r} has neither a ledger nor a result, so that nobody knows what it "
@@ -201,6 +210,11 @@ def _of_directory(directory: Path) -> Evidence:
     files = tuple(FileHash.of(directory / n) for n in _RUN_FILES if (directory / n).exists())
     if result is not None:
         found = _of_result(result)
+        if history is None or history.steps == json.loads(recorded)["counted_steps"]:
+            found = replace(found, statement=recorded)
+        said = json.loads(recorded)
+        versions, finished = _versions(said.get("versions")), _day(said.get("finished"))
+        found = replace(found, versions=versions, finished=finished)
     else:
         assert history is not None
         found = Evidence(
@@ -213,8 +227,19 @@ def _of_directory(directory: Path) -> Evidence:
     return replace(found, kind="run", history=history, files=files, checks=tuple(checks))
 
 
-def _read_result(path: Path, plan: Plan) -> TrainingResult:
-    """Return the result of a run, unless its numbers or its plan are not its own."""
+def _versions(recorded: object) -> dict[str, str] | None:
+    """Return recorded versions by package, None for anything else."""
+    if not isinstance(recorded, Mapping) or not recorded:
+        return None
+    return {str(name)[:_LONGEST]: str(version)[:_LONGEST] for name, version in recorded.items()}
+
+
+def _day(recorded: object) -> str | None:
+    return recorded[:_LONGEST] if isinstance(recorded, str) and recorded else None
+
+
+def _read_result(path: Path, plan: Plan) -> tuple[TrainingResult, str]:
+    """Return the result of a run and its file, unless its numbers or its plan are not its own."""
     from taut.training import TrainingResult
 
     text = path.read_text(encoding="utf-8")
@@ -230,7 +255,7 @@ def _read_result(path: Path, plan: Plan) -> TrainingResult:
             f"{os.fspath(path)!r} belongs to another plan than the plan.json beside it; restore "
             "both from a copy"
         )
-    return result
+    return result, text
 
 
 def _stated_epsilon(data: dict[str, Any]) -> float:

@@ -207,10 +207,22 @@ def _block(block: Block) -> str:
                 "</code></pre>"
             )
         case Plot():
-            caption = inline_html(block.caption)
-            return f"<figure>\n{block.draw()}\n<figcaption>{caption}</figcaption></figure>"
+            return _figure(block)
         case Table():
             return _folded(block) if block.is_folded else _table(block)
+
+
+def _figure(plot: Plot) -> str:
+    """Return a picture, or where nothing can draw it what it would show."""
+    caption = inline_html(plot.caption)
+    try:
+        picture = plot.draw()
+    except ImportError:
+        return (
+            f'<p class="missing">{inline_html(plot.alt)} (The picture is left out: matplotlib was '
+            "not installed.)</p>"
+        )
+    return f"<figure>\n{picture}\n<figcaption>{caption}</figcaption></figure>"
 
 
 def _card(card: tuple[str, str, str]) -> str:

@@ -20,6 +20,7 @@ from taut.report._wording import (
     at_least,
     at_most,
     attack_sentence,
+    noise,
     number,
     relation_name,
     sampler_name,
@@ -96,7 +97,7 @@ def bounds_section(findings: Findings) -> Section:
     blocks: list[Block] = [
         Paragraph(
             f"At δ = {number(findings.delta)} the truth is between "
-            f"{at_least(epsilon.lower, 6)} and {at_most(epsilon.upper, 6)}. The upper bound "
+            f"{at_least(epsilon.lower)} and {at_most(epsilon.upper)}. The upper bound "
             "is the promise. The lower bound says how much a better proof could still gain"
             + (
                 ": some neighbours really are as easy to tell apart, for an attacker who sees all "
@@ -166,10 +167,9 @@ def groups_section(findings: Findings, unit: str) -> Section:
     title = "Who has several examples"
     if not findings.groups:
         return Section("groups", title)
-    one = ("1", at_least(findings.epsilon.lower, 3), at_most(findings.epsilon.upper, 3))
+    one = ("1", at_least(findings.epsilon.lower), at_most(findings.epsilon.upper))
     rows = tuple(
-        (f"{g.size}", at_least(g.epsilon.lower, 3), at_most(g.epsilon.upper, 3))
-        for g in findings.groups
+        (f"{g.size}", at_least(g.epsilon.lower), at_most(g.epsilon.upper)) for g in findings.groups
     )
     name = plain(unit) if unit != "example" else "person"
     blocks: list[Block] = [
@@ -238,7 +238,7 @@ def alternatives_section(evidence: Evidence, findings: Findings, found: Alternat
     own = (
         f"**This run** ({sampler_name(plan.sampling.name)}, {relation_name(plan.adjacency)})",
         at_most(findings.epsilon.upper),
-        at_least(plan.noise_multiplier),
+        noise(plan.noise_multiplier),
     )
     batches = sorted(
         [
@@ -265,10 +265,10 @@ def alternatives_section(evidence: Evidence, findings: Findings, found: Alternat
                 (
                     f"**{size:g}**" if is_own else f"{size:g}",
                     f"{count}",
-                    at_least(noise) if is_own and noise is not None else _noise(noise),
-                    "" if noise is None else f"{noise / size:.3g}",
+                    noise(multiplier) if is_own and multiplier is not None else _noise(multiplier),
+                    "" if multiplier is None else f"{multiplier / size:.3g}",
                 )
-                for size, count, noise, is_own in batches
+                for size, count, multiplier, is_own in batches
             ),
             frozenset({1, 2, 3}),
         ),

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from taut.report._evidence import Evidence, evidence_of
 from taut.report._findings import Findings
 from taut.report._html_page import html_page
 from taut.report._other_accounts import OtherAccount, other_accounts
-from taut.report._provenance import versions
+from taut.report._provenance import About, versions
 from taut.report._sections import model_card_section, sections_of
 from taut.report._wording import (
     assumptions,
@@ -43,6 +44,9 @@ def privacy_report(
     unit: str = "example",
     *,
     title: str = "Privacy report",
+    owner: str | None = None,
+    dataset: str | None = None,
+    date: str | None = None,
     description: str | None = None,
     delta: float | None = None,
     files: Iterable[str | os.PathLike[str]] = (),
@@ -54,7 +58,10 @@ def privacy_report(
             loss. In a directory, the ledger, the plan and the result are compared with each other.
         unit: what one example stands for, such as "patient". The proof is about examples: it is
             about patients if each has one, which the report says.
-        title: what the page is called.
+        title: what the report is about; the heading says that it is a privacy report.
+        owner: the person or team that answers for it.
+        dataset: the name of the data.
+        date: the day of the report in ISO form, today by default.
         description: what was released, in words; needed for a loss.
         delta: of the promise; needed for a loss. Runs have one in their plan.
         files: further files to name with their SHA-256, such as the weights that are published.
@@ -78,18 +85,27 @@ def privacy_report(
         >>> round(report.epsilon.upper, 2), report.adjacency.value
         (0.15, 'add_remove')
     """
-    for name, text in (("unit", unit), ("title", title)):
+    names = {"unit": unit, "title": title, "owner": owner, "dataset": dataset, "date": date}
+    for name, text in names.items():
+        if text is None and name not in ("unit", "title"):
+            continue
         if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_NAME:
             raise ValueError(
                 f"{name} must be a name of at most {_LONGEST_NAME} characters, got {name}={text!r}"
             )
+    today = datetime.now(UTC).date().isoformat()
     evidence = evidence_of(source, delta=delta, description=description, files=files)
     return PrivacyReport(
-        title=" ".join(title.split()),
+        title=_heading(" ".join(title.split())),
         unit=" ".join(unit.split()),
         _evidence=evidence,
         _findings=Findings(evidence),
+        _about=About(date or today, owner, dataset),
     )
+
+
+def _heading(title: str) -> str:
+    return title if "privacy report" in title.lower() else f"Privacy report: {title}"
 
 
 @dataclass(frozen=True)
@@ -97,12 +113,12 @@ class PrivacyReport:
     """What was promised, how it is known, and what it rests on; see :func:`privacy_report`.
 
     Attributes:
-        title: what the page is called.
+        title: the heading of the page.
         unit: what one example stands for.
 
     **Guarantee**: all outputs state the same numbers, and none holds anything that depends on the
     examples but through the releases that are accounted for. HTML is one file that loads nothing
-    and runs nothing. The same evidence gives the same text on the same versions.
+    and runs nothing. The same evidence and date give the same text on the same versions.
 
     Example:
         >>> import taut
@@ -118,6 +134,7 @@ class PrivacyReport:
     unit: str
     _evidence: Evidence
     _findings: Findings
+    _about: About
 
     @property
     def epsilon(self) -> Bounds:
@@ -150,14 +167,18 @@ class PrivacyReport:
     @cached_property
     def _sections(self) -> list[Section]:
         return sections_of(
-            self._evidence, self._findings, self._others, self._alternatives, self.unit
+            self._evidence,
+            self._findings,
+            self._others,
+            self._alternatives,
+            self.unit,
+            self._about,
         )
 
     def to_html(self) -> str:
-        """Return the report as one HTML page, pictures included.
+        """Return the report as one HTML page, with pictures if matplotlib is installed.
 
-        Raises:
-            ImportError: if matplotlib is not installed.
+        Without it, words stand for them.
         """
         return self._page
 
@@ -182,6 +203,10 @@ class PrivacyReport:
             "schema": SCHEMA,
             "title": self.title,
             "unit": self.unit,
+            "date": self._about.date,
+            "owner": self._about.owner,
+            "dataset": self._about.dataset,
+            "run": {"finished": evidence.finished, "versions": evidence.versions},
             "statement": self.statement,
             "plain_words": unmarked(plain_words(evidence, findings, self.unit)),
             "not_promised": [unmarked(text) for text in not_promised(evidence, self.unit)],
@@ -253,9 +278,6 @@ class PrivacyReport:
 
         Returns:
             the path of `index.html`.
-
-        Raises:
-            ImportError: if matplotlib is not installed.
         """
         texts = {
             "index.html": self.to_html(),
@@ -264,7 +286,8 @@ class PrivacyReport:
             "model_card.md": self.to_model_card(),
         }
         if self._evidence.result is not None:
-            texts["statement.json"] = self._evidence.result.to_json()
+            written = self._evidence.statement
+            texts["statement.json"] = written or self._evidence.result.to_json()
         place = Path(directory)
         place.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

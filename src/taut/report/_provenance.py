@@ -4,18 +4,58 @@ from __future__ import annotations
 
 import platform
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import metadata
 
 import numpy as np
 import scipy
 
 import taut
-from taut.report._document import Block, Code, Paragraph, Section, Table, code
+from taut.report._document import Block, Code, Paragraph, Section, Table, code, plain
 from taut.report._evidence import Evidence
 from taut.report._findings import Findings
 from taut.report._wording import assumptions
 
-__all__ = ["assumptions_section", "recipe", "recompute_section", "versions"]
+__all__ = [
+    "About",
+    "assumptions_section",
+    "recipe",
+    "recompute_section",
+    "record_section",
+    "versions",
+]
+
+_OPEN = "not stated"
+
+
+@dataclass(frozen=True)
+class About:
+    """By what a report is filed.
+
+    Attributes:
+        date: on which it was written, in ISO form.
+        owner: who answers for it, if that was said.
+        dataset: what the data are called, if that was said.
+    """
+
+    date: str
+    owner: str | None = None
+    dataset: str | None = None
+
+
+def record_section(evidence: Evidence, about: About) -> Section:
+    """Return by what the report is filed, and what the run has recorded about itself."""
+    rows = [
+        ("report written", about.date),
+        ("owner", _OPEN if about.owner is None else plain(about.owner)),
+        ("dataset", _OPEN if about.dataset is None else plain(about.dataset)),
+    ]
+    if evidence.plan is not None:
+        recorded = evidence.versions or {}
+        names = ", ".join(f"{plain(name)} {plain(v)}" for name, v in recorded.items())
+        day = "not recorded" if evidence.finished is None else plain(evidence.finished)
+        rows += [("run finished", day), ("run computed with", names or "not recorded")]
+    return Section("record", "Record", [Table("For the files", ("item", "entry"), tuple(rows))])
 
 
 def assumptions_section(evidence: Evidence, findings: Findings, unit: str) -> Section:
@@ -45,7 +85,9 @@ def recompute_section(evidence: Evidence) -> Section:
     blocks.append(Table("This report was computed with", ("package", "version"), names))
     if evidence.plan is not None:
         blocks.append(
-            Paragraph("Versions are those of this computation; a run does not record its own.")
+            Paragraph(
+                "These versions are those of this computation; those of the run are in its record."
+            )
         )
     return Section("recompute", "Recompute it", blocks)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from taut._rounding import round_down
 from taut.accounting import Adjacency
 from taut.report._alternatives import Alternatives
 from taut.report._document import (
@@ -28,15 +27,24 @@ from taut.report._number_sections import (
     other_accounts_section,
 )
 from taut.report._other_accounts import OtherAccount
-from taut.report._provenance import assumptions_section, recipe, recompute_section
+from taut.report._provenance import (
+    About,
+    assumptions_section,
+    recipe,
+    recompute_section,
+    record_section,
+)
 from taut.report._wording import (
     at_least,
     at_most,
+    noise,
     not_promised,
     number,
     plain_words,
     promise,
+    release_name,
     sampler_name,
+    seen_by,
     share,
     warnings_of,
 )
@@ -62,11 +70,13 @@ def sections_of(
     others: tuple[OtherAccount, ...],
     alternatives: Alternatives,
     unit: str,
+    about: About,
 ) -> list[Section]:
     """Return the whole report."""
     sections = [
         _guarantee(evidence, findings, unit),
         _in_plain_words(evidence, findings, unit),
+        record_section(evidence, about),
         _released(evidence),
         attacks_section(findings),
         bounds_section(findings),
@@ -103,7 +113,7 @@ def _guarantee(evidence: Evidence, findings: Findings, unit: str) -> Section:
         (
             "The truth is",
             f"≥ {at_least(epsilon.lower)}",
-            "so no proof can promise less"
+            f"for whoever sees every {seen_by(evidence)}: against them, no proof can promise less"
             if epsilon.lower > 0
             else "nothing is known from below for such releases",
         ),
@@ -149,7 +159,7 @@ def _released(evidence: Evidence) -> Section:
                     "count; the loss below covers that too."
                 )
             )
-    rows = tuple((f"{count}", code(release)) for release, count in evidence.loss.terms)
+    rows = tuple((f"{n}", code(release_name(r, evidence))) for r, n in evidence.loss.terms)
     blocks.append(Table("What the accountant counts", ("times", "release"), rows))
     if plan is not None:
         blocks.append(_settings(evidence))
@@ -170,7 +180,7 @@ def _settings(evidence: Evidence) -> Table:
         rows.append(("updates in the final weights", f"{evidence.updates}"))
     rows += [
         ("clipping", code(repr(plan.clipping))),
-        ("noise multiplier", round_down(plan.noise_multiplier, 6)),
+        ("noise multiplier", noise(plan.noise_multiplier)),
         *([] if plan.mixing is None else [("mixing", code(repr(plan.mixing)))]),
         ("randomness", _randomness(evidence)),
     ]

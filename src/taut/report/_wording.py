@@ -20,13 +20,16 @@ __all__ = [
     "at_most",
     "attack_sentence",
     "item_of",
+    "noise",
     "not_promised",
     "number",
     "plain_words",
     "promise",
     "relation",
     "relation_name",
+    "release_name",
     "sampler_name",
+    "seen_by",
     "share",
     "tiny_at_least",
     "tiny_at_most",
@@ -59,6 +62,20 @@ def at_most(value: float, digits: int = _DIGITS) -> str:
 def at_least(value: float, digits: int = _DIGITS) -> str:
     """Return a lower bound, rounded down."""
     return "infinite" if math.isinf(value) else round_down(value, digits)
+
+
+def noise(value: float) -> str:
+    """Return a noise multiplier as it is printed everywhere: what there was, rounded down."""
+    return round_down(value, 6)
+
+
+def release_name(release: object, evidence: Evidence) -> str:
+    """Return the call that makes a release, with the noise of the plan as it is printed."""
+    text, plan = str(release), evidence.plan
+    if plan is None:
+        return text
+    sigma = plan.noise_multiplier
+    return text.replace(f"sigma={sigma:g},", f"sigma={noise(sigma)},")
 
 
 def number(value: float) -> str:
@@ -121,12 +138,13 @@ def promise(evidence: Evidence, findings: Findings, unit: str) -> str:
         f"{what} is **(ε = {epsilon}, δ = {number(findings.delta)})-differentially private** under "
         f"{relation_name(evidence.loss.adjacency)} adjacency: {relation(evidence, unit)} makes "
         f"any outcome at most {factor} times as likely{extra}, for whoever sees every "
-        f"{_seen(evidence)}."
+        f"{seen_by(evidence)}."
     )
     return words if evidence.is_secure is not False else f"**As an experiment only:** {words}"
 
 
-def _seen(evidence: Evidence) -> str:
+def seen_by(evidence: Evidence) -> str:
+    """Return what somebody sees every one of, against whom the promise is made."""
     if evidence.plan is None:
         return "output"
     return "released state of the weights" if evidence.is_mixed else "update"
@@ -216,7 +234,7 @@ def warnings_of(evidence: Evidence, unit: str) -> tuple[str, ...]:
         done = counted if evidence.updates is None else evidence.updates
         found.append(
             f"The weights have had {done} of {plan.steps} planned updates: {counted - done} steps "
-            "were taken twice after crashes, and count twice."
+            "were taken twice, after the run had been interrupted or killed, and count twice."
             if counted >= plan.steps
             else f"The run made {done} of {plan.steps} planned updates. If it was ended because of "
             f"what came out, claim the ε of the whole plan instead: {at_most(plan.epsilon)}."
