@@ -191,7 +191,7 @@ def _drawn(release: Primitive) -> Iterator[Sampler]:
         yield Sampler.FIXED_SIZE
     if release.kind in _POISSON:
         yield Sampler.POISSON
-    for field in fields(release):  # type: ignore[arg-type]
+    for field in fields(release):
         value = getattr(release, field.name)
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, Primitive):

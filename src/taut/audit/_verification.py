@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -96,11 +96,9 @@ class Verification:
     def recomputed(self) -> tuple[str, str]:
         """Both bounds as text, with as many digits as it takes to compare them with the claim."""
         lower, upper = self.bounds
-        for digits in range(6, 17):
-            shown = round_down(lower, digits), round_up(upper, digits)
-            if (upper <= self.epsilon) == (float(shown[1]) <= self.epsilon):
-                return shown
-        return repr(lower), repr(upper)
+        return _on_its_side(lower, self.epsilon, round_down), _on_its_side(
+            upper, self.epsilon, round_up
+        )
 
     @property
     def adjacency(self) -> Adjacency:
@@ -200,6 +198,17 @@ def verify_statement(
         findings=tuple(_findings(stated, bounds, verdict)),
         refusals=tuple(gate.refusals(stated, bounds)),
     )
+
+
+def _on_its_side(bound: float, claim: float, rounded: Callable[[float, int], str]) -> str:
+    """Return a bound in six digits, or as many as it takes to be above the claim only if it is."""
+    for digits in range(6, 17):
+        shown = rounded(bound, digits)
+        if (bound <= claim) == (float(shown) <= claim) and (bound >= claim) == (
+            float(shown) >= claim
+        ):
+            return shown
+    return repr(bound)
 
 
 def _sharpened(stated: Stated) -> Bounds:

@@ -120,10 +120,10 @@ class RunOptions:
             raise ValueError(_SHUFFLED)
         of = GaussianRun.described(sampler, given, named=_spelt, steps=1)
         relation = None if self.adjacency is None else taut.Adjacency(_relation(self.adjacency))
-        details = {
-            name: given[name] for name in ("rate", "batch_size", "examples") if name in given
-        }
-        return Run(of, relation, {"name": sampler.value, **details})
+        shown: dict[str, str | float] = {"name": sampler.value}
+        for name in ("rate", "batch_size", "examples"):
+            shown |= {name: given[name]} if name in given else {}
+        return Run(of, relation, shown)
 
 
 @dataclass(frozen=True)

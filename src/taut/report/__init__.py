@@ -1,4 +1,4 @@
-"""Privacy reports, and pictures of losses, noise, geometry and comparisons; needs matplotlib."""
+"""Privacy reports, and pictures of losses, noise, geometry and comparisons."""
 
 from taut.report._clip_bias import plot_clip_bias
 from taut.report._comparison import plot_comparison

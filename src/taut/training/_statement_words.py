@@ -77,7 +77,7 @@ class TrainingWords:
         if plan.mixing is not None:
             mixed = repr(plan.mixing), plan.mixing_notes(counted_steps)
         setting = plan.noise_multiplier, plan.examples, counted_steps, plan.delta
-        planned = {
+        planned: dict[str, Any] = {
             "sampler": plan.sampling.name,
             "clipping": repr(plan.clipping),
             "delta": plan.delta,
@@ -125,11 +125,11 @@ class TrainingWords:
         """Return lower bound, upper bound and noise, each rounded to its safe side."""
         if self.wording == 1:
             down, up = (Context(prec=6, rounding=side) for side in (ROUND_FLOOR, ROUND_CEILING))
-            noise = down.create_decimal(Decimal(self.noise_multiplier))
-            below = down.create_decimal(Decimal(self.lower))
-            return f"{below:g}", f"{up.create_decimal(Decimal(self.upper)):g}", f"{noise:g}"
-        noise = round_down(self.noise_multiplier, 6)
-        return round_down(self.lower, 6), round_up(self.upper, 6), noise
+            sides = (down, self.lower), (up, self.upper), (down, self.noise_multiplier)
+            below, above, noise = (side.create_decimal(Decimal(value)) for side, value in sides)
+            return f"{below:g}", f"{above:g}", f"{noise:g}"
+        noise_multiplier = round_down(self.noise_multiplier, 6)
+        return round_down(self.lower, 6), round_up(self.upper, 6), noise_multiplier
 
     def completed(self, said: str) -> TrainingWords:
         """Return the words with the name of the clipping taken from a text, if it is not known."""
