@@ -293,7 +293,8 @@ def _counted_by(history: RunHistory, result: TrainingResult) -> TrainingResult:
     """Return the result with the steps of the ledger, which may have gone on since."""
     if history.steps == result.counted_steps:
         return result
-    return type(result).of(result.plan, history, steps=result.steps, is_secure=result.is_secure)
+    counted = type(result).of(result.plan, history, steps=result.steps, is_secure=result.is_secure)
+    return replace(counted, record=result.record)
 
 
 def _first(parts: list[tuple[Plan, int]], steps: int) -> PrivacyLoss:
