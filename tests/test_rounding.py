@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut._rounding import round_down, round_up
+from taut._base.rounding import round_down, round_up
 
 
 @given(st.floats(min_value=0.0, allow_infinity=False), st.integers(1, 17))

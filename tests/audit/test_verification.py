@@ -68,7 +68,9 @@ def lowered(data, by=0.99):
     above, below = data["epsilon"]["upper"], data["epsilon"]["lower"]
     words = data["statement"]
     for number, digits in ((above, "upper"), (below, "lower")):
-        shown = taut._rounding.round_up if digits == "upper" else taut._rounding.round_down
+        shown = (
+            taut._base.rounding.round_up if digits == "upper" else taut._base.rounding.round_down
+        )
         words = words.replace(shown(number, 6), shown(number * by, 6))
     data["epsilon"] = {"lower": below * by, "upper": above * by}
     data["statement"] = words
@@ -96,7 +98,8 @@ def test_result_raised_is_looser_than_needed():
     data = lowered(result().to_dict(), by=1.5)
     below = result().epsilon.lower
     data["statement"] = data["statement"].replace(
-        taut._rounding.round_down(data["epsilon"]["lower"], 6), taut._rounding.round_down(below, 6)
+        taut._base.rounding.round_down(data["epsilon"]["lower"], 6),
+        taut._base.rounding.round_down(below, 6),
     )
     data["epsilon"]["lower"] = below
     found = verify_statement(data)
@@ -230,7 +233,7 @@ def test_result_that_says_shuffled_is_told_what_that_costs():
     assert found.verdict is Verdict.WRONG
     needed = (4 * taut.gaussian(result().plan.noise_multiplier)).epsilon(1e-4)
     assert found.findings[-1].startswith("sampler mismatch: the claim was computed for Poisson")
-    assert taut._rounding.round_up(needed, 4) in found.findings[-1]
+    assert taut._base.rounding.round_up(needed, 4) in found.findings[-1]
 
 
 def test_cheaper_loss_than_that_of_the_plan_is_wrong():

@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from taut._base.arrays import real_numbers
 from taut.noise import Box, optimal_gaussian, optimal_laplace
-from taut.noise._real_numbers import real_numbers
 
 BAD = [
     (np.ma.masked_array([1.0, 2.0], mask=[False, True]), "must not have masked entries"),

@@ -12,7 +12,7 @@ from hashlib import sha256
 import pytest
 
 import taut
-from taut._rounding import round_down, round_up
+from taut._base.rounding import round_down, round_up
 from taut.errors import UnsoundConfiguration
 from taut.report import privacy_report
 from taut.report._document import inline_html, plain, unmarked

@@ -218,7 +218,7 @@ class TestPlan:
         assert plain.epsilon < plan.epsilon
         assert plain.epsilon <= plain.renyi_epsilon <= plain.twice_epsilon
         assert f"noise multiplier {plain.multiplier:.6g}" in note
-        assert taut._rounding.round_up(plain.epsilon, 4) in note
+        assert taut._base.rounding.round_up(plain.epsilon, 4) in note
         assert note in str(plan)
 
     def test_rates_and_batches_are_those_of_records(self):

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._pair import ROUNDING, Vector
 from taut.accounting._renyi_only import RenyiOnly
 from taut.accounting._vertex import divergences_from, vertex
 from taut.accounting.renyi._sums import poisson_cumulants
@@ -49,8 +50,8 @@ class AdditiveNoise(RenyiOnly):
         if not self.cumulants:
             raise ValueError("cumulants must not be empty; give at least the one at order 2")
         for value in self.cumulants:
-            _validate.non_negative(cumulant=value)
-        _validate.probability(rate=self.rate)
+            validate.non_negative(cumulant=value)
+        validate.probability(rate=self.rate)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the sampled divergences, infinite beyond the known orders."""
@@ -67,7 +68,7 @@ class AdditiveNoise(RenyiOnly):
 
     def sampled(self, rate: float) -> AdditiveNoise:
         """Return the same release on a Poisson sample of the records: rates multiply."""
-        return AdditiveNoise(self.cumulants, _validate.probability(rate=rate) * self.rate)
+        return AdditiveNoise(self.cumulants, validate.probability(rate=rate) * self.rate)
 
     def check(self, adjacency: Adjacency) -> None:
         """Sampling needs add/remove or zero-out; without it all relations serve."""
@@ -132,23 +133,23 @@ def additive_noise(
         >>> round(loss.rdp(2), 5)
         0.30899
     """
-    bound = _validate.positive(sensitivity=sensitivity)
+    bound = validate.positive(sensitivity=sensitivity)
     largest = bound if sensitivity_inf is None else sensitivity_inf
-    _validate.positive(sensitivity_inf=largest)
+    validate.positive(sensitivity_inf=largest)
     if dimension is not None:
-        _validate.positive_integer(dimension=dimension)
-    if _validate.positive_integer(largest_order=largest_order) < 2:
+        validate.positive_integer(dimension=dimension)
+    if validate.positive_integer(largest_order=largest_order) < 2:
         raise ValueError(f"largest_order must be at least 2, got largest_order={largest_order!r}")
     noise = _Noise(
         log_density,
-        _validate.non_negative(reach=reach),
-        _validate.non_negative(tail_curvature=tail_curvature),
+        validate.non_negative(reach=reach),
+        validate.non_negative(tail_curvature=tail_curvature),
     )
     at = vertex(bound, largest, dimension, 1.0)
     cumulants = at.full * noise.cumulants(at.large, largest_order)
     if at.rest > 0:
         cumulants = cumulants + noise.cumulants(at.rest, largest_order)
-    release = AdditiveNoise(tuple(cumulants.tolist()), _validate.probability(rate=rate))
+    release = AdditiveNoise(tuple(cumulants.tolist()), validate.probability(rate=rate))
     return PrivacyLoss([(release, 1)], adjacency)
 
 

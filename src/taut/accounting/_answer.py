@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taut._base.floats import ROUNDING
 from taut.accounting._bounds import Bounds
 from taut.accounting._curve_answer import DeltaWithCurves, EpsilonWithCurves
 from taut.accounting._half_sum import HalfSum
-from taut.accounting._pair import ROUNDING
 from taut.accounting._pair_answer import Answer, Curve, DeltaOfPairs, Engine, EpsilonOfPairs
 
 __all__ = ["Answer", "Engine", "delta_bounds", "delta_curve", "epsilon_bounds"]

@@ -14,12 +14,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.accounting._adjacency import Half, halves
 from taut.accounting._coordinate_blocks import TwiceSampledBlocks
 from taut.accounting._coordinates import Coordinatewise, TwiceSampled
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._pair import Vector
 from taut.accounting._primitives import Gaussian
 from taut.accounting._renyi_only import RenyiOnly
 from taut.accounting._sampled import Poisson
@@ -137,7 +137,7 @@ def estimate_many_coordinates(loss: PrivacyLoss, order: int) -> float:
         ValueError: if ``loss`` is something else, or ``order`` below 2.
     """
     release, count = _only_release(loss)
-    if _validate.positive_integer(order=order) < 2:
+    if validate.positive_integer(order=order) < 2:
         raise ValueError(f"order must be at least 2, got order={order!r}")
     if isinstance(release, Coordinatewise):
         rates = 1.0, release.rate
@@ -179,9 +179,9 @@ def sampled_mean_error(rows: ArrayLike, rate: float, sigma: float = 0.0) -> floa
     y = np.asarray(rows, dtype=float)
     if y.ndim != 2 or y.shape[0] == 0:
         raise ValueError(f"rows must be a matrix with at least one row, got shape {y.shape}")
-    q = _validate.probability(rate=rate)
+    q = validate.probability(rate=rate)
     if q == 0:
         raise ValueError("rate must be greater than 0: without a sample there is no estimate")
-    noise = y.shape[1] * _validate.non_negative(sigma=sigma) ** 2
+    noise = y.shape[1] * validate.non_negative(sigma=sigma) ** 2
     n = y.shape[0]
     return float((1 - q) / (q * n**2) * np.sum(y**2) + noise / (n * q) ** 2)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
 from taut.accounting._adjacency import Adjacency, as_adjacency
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._primitives import (
@@ -70,8 +70,8 @@ def gaussian(
         4.3772
     """
     sigma, sensitivity = (
-        _validate.positive(sigma=sigma),
-        _validate.positive(sensitivity=sensitivity),
+        validate.positive(sigma=sigma),
+        validate.positive(sensitivity=sensitivity),
     )
     return _one(Gaussian(sigma, sensitivity), adjacency)
 
@@ -95,8 +95,8 @@ def laplace(
         0.5
     """
     scale, sensitivity = (
-        _validate.positive(scale=scale),
-        _validate.positive(sensitivity=sensitivity),
+        validate.positive(scale=scale),
+        validate.positive(sensitivity=sensitivity),
     )
     return _one(Laplace(scale, sensitivity), adjacency)
 
@@ -107,19 +107,19 @@ def randomized_response(p: float, *, adjacency: Adjacency | str = "add_remove") 
     ``p`` below one half is the same mechanism mirrored; 0 and 1 hide nothing, so epsilon is
     infinite.
     """
-    return _one(RandomizedResponse(_validate.probability(p=p)), adjacency)
+    return _one(RandomizedResponse(validate.probability(p=p)), adjacency)
 
 
 def pure(epsilon: float, *, adjacency: Adjacency | str = "add_remove") -> PrivacyLoss:
     """Return the worst loss of any ``epsilon``-DP release (Kairouz, Oh and Viswanath 2015)."""
-    return _one(Pure(_validate.non_negative(epsilon=epsilon)), adjacency)
+    return _one(Pure(validate.non_negative(epsilon=epsilon)), adjacency)
 
 
 def approximate(
     epsilon: float, delta: float, *, adjacency: Adjacency | str = "add_remove"
 ) -> PrivacyLoss:
     """Return the worst loss of any (``epsilon``, ``delta``)-DP release."""
-    epsilon, delta = _validate.non_negative(epsilon=epsilon), _validate.below_one(delta=delta)
+    epsilon, delta = validate.non_negative(epsilon=epsilon), validate.below_one(delta=delta)
     return _one(Approximate(epsilon, delta), adjacency)
 
 
@@ -131,9 +131,9 @@ def discrete_gaussian(
     **Guarantee**: exact for a single coordinate. No dominating pair is known in several
     dimensions: account each coordinate as a release of its own.
     """
-    sigma = _validate.positive(sigma=sigma)
+    sigma = validate.positive(sigma=sigma)
     return _one(
-        DiscreteGaussian(sigma, _validate.positive_integer(sensitivity=sensitivity)), adjacency
+        DiscreteGaussian(sigma, validate.positive_integer(sensitivity=sensitivity)), adjacency
     )
 
 
@@ -144,9 +144,9 @@ def discrete_laplace(
 
     The mass of x is proportional to exp(-|x| / scale).
     """
-    scale = _validate.positive(scale=scale)
+    scale = validate.positive(scale=scale)
     return _one(
-        DiscreteLaplace(scale, _validate.positive_integer(sensitivity=sensitivity)), adjacency
+        DiscreteLaplace(scale, validate.positive_integer(sensitivity=sensitivity)), adjacency
     )
 
 
@@ -159,7 +159,7 @@ def exponential(epsilon: float, *, adjacency: Adjacency | str = "add_remove") ->
     **Guarantee**: the tight profile over all bounded-range releases (docs/theory/exponential.md);
     much below that of an arbitrary ``epsilon``-DP release.
     """
-    return _one(Exponential(_validate.positive(epsilon=epsilon)), adjacency)
+    return _one(Exponential(validate.positive(epsilon=epsilon)), adjacency)
 
 
 def variance_pair(
@@ -172,7 +172,7 @@ def variance_pair(
         sigma_q: standard deviation with it.
         adjacency: add/remove, one of its halves, or zero-out.
     """
-    release = Variance(_validate.positive(sigma_p=sigma_p), _validate.positive(sigma_q=sigma_q))
+    release = Variance(validate.positive(sigma_p=sigma_p), validate.positive(sigma_q=sigma_q))
     return _one(release, adjacency)
 
 
@@ -194,7 +194,7 @@ def stability_release(
 
     The test is distance + Lap(1/epsilon) > log(1/delta)/epsilon. Failure has mass ``delta / 2``.
     """
-    return _one(StabilityRelease(_validate.positive(epsilon=epsilon), delta), adjacency)
+    return _one(StabilityRelease(validate.positive(epsilon=epsilon), delta), adjacency)
 
 
 def from_profile(
@@ -227,8 +227,8 @@ def from_profile(
         if epsilons is not None:
             raise ValueError("epsilons are the keys of profile; give them only with a function")
         points = (
-            np.array([_validate.finite(epsilon=e) for e in profile]),
-            np.array([_validate.probability(delta=d) for d in profile.values()]),
+            np.array([validate.finite(epsilon=e) for e in profile]),
+            np.array([validate.probability(delta=d) for d in profile.values()]),
         )
     elif not callable(profile):
         raise TypeError(f"profile must be a function or samples, got profile={profile!r}")
@@ -239,8 +239,8 @@ def from_profile(
     if at.size == 0:
         raise ValueError("profile has no points; give at least one epsilon with its delta")
     for e, d in zip(at.tolist(), deltas.tolist(), strict=True):
-        _validate.probability(delta=d)
-        if not abs(_validate.finite(epsilon=e)) <= _MAX_EPSILON:
+        validate.probability(delta=d)
+        if not abs(validate.finite(epsilon=e)) <= _MAX_EPSILON:
             raise ValueError(f"epsilons must lie within +-{_MAX_EPSILON:g}, got epsilon={e!r}")
     if relation in (Adjacency.ADD, Adjacency.REMOVE):
         if at.min() >= 0:

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.accounting._gaussian import GaussianPair, mills_ratio, normal_density
-from taut.accounting._pair import Vector
 from taut.errors import (
     InfeasibleBudget,
 )
@@ -47,7 +47,7 @@ def budget_for(epsilon: float, delta: float, *, method: str = "gdp") -> float:
         >>> round(taut.budget_for(epsilon=1.0, delta=1e-5), 6)
         0.035926
     """
-    at, level = _validate.non_negative(epsilon=epsilon), positive_delta(delta=delta)
+    at, level = validate.non_negative(epsilon=epsilon), positive_delta(delta=delta)
     if method == "gdp":
         return gaussian_mu(at, level) ** 2 / 2 * DOWN
     if method == "classic":
@@ -113,7 +113,7 @@ def best_order(epsilon: float, delta: float) -> float:
 
 
 def positive_delta(*, delta: float) -> float:
-    level = _validate.below_one(delta=delta)
+    level = validate.below_one(delta=delta)
     if level == 0:
         raise ValueError("delta must be greater than 0 for adaptive composition, got delta=0")
     return level

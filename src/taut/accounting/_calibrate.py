@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from taut import _validate
+from taut._base import validate
 from taut.accounting._bounds import Bounds
 from taut.accounting._loss import PrivacyLoss
 from taut.errors import InfeasibleBudget
@@ -73,9 +73,9 @@ def calibrate(
         >>> round(found.value, 3), found.epsilon.upper <= 3
         (0.814, True)
     """
-    target = _validate.positive(epsilon=epsilon)
-    level = _validate.below_one(delta=delta)
-    accuracy = _validate.positive(tolerance=tolerance)
+    target = validate.positive(epsilon=epsilon)
+    level = validate.below_one(delta=delta)
+    accuracy = validate.positive(tolerance=tolerance)
     if accuracy < 1e-8:
         raise ValueError(f"tolerance must be at least 1e-8, got tolerance={tolerance!r}")
     if bracket is not None and (not isinstance(bracket, tuple | list) or len(bracket) != 2):
@@ -122,7 +122,7 @@ class _Search:
         """Return the loss at ``value``."""
         loss = self.make_loss(int(value) if self.integer else value)
         if not isinstance(loss, PrivacyLoss):
-            raise _validate.WrongType(f"make_loss must return a PrivacyLoss, got {loss!r}")
+            raise validate.WrongType(f"make_loss must return a PrivacyLoss, got {loss!r}")
         return loss
 
     def bracket(self, given: tuple[float, float] | None) -> dict[float, float]:
@@ -130,7 +130,7 @@ class _Search:
         if given is None:
             ends = self._expand()
         else:
-            low, high = (_validate.positive(bracket=end) for end in given)
+            low, high = (validate.positive(bracket=end) for end in given)
             ends = {low: self.excess(low), high: self.excess(high)}
         beyond = [excess > 0 for excess in ends.values()]
         if any(beyond) and not all(beyond):

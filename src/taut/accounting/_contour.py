@@ -18,8 +18,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from taut._base.floats import ROUNDING
 from taut.accounting._bounds import Bounds
-from taut.accounting._pair import ROUNDING, Pair
+from taut.accounting._pair import Pair
 from taut.accounting._scout import Saddle, Scout
 
 __all__ = ["Contour"]

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting._lattice import ALIGNMENT, BeyondLattice, Lattice
-from taut.accounting._pair import ROUNDING, Vector
 from taut.accounting._tilted import TiltedSum
 
 __all__ = ["Window", "compose"]

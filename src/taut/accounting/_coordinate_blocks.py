@@ -9,11 +9,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._coordinates import cell_sampled
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._pair import Vector
 from taut.accounting._primitives import Gaussian, Primitive
 from taut.accounting._renyi_only import RenyiOnly
 from taut.accounting._sampled import Poisson
@@ -61,8 +61,8 @@ class TwiceSampledBlocks(RenyiOnly):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.probability(record_rate=self.record_rate)
-        _validate.probability(coordinate_rate=self.coordinate_rate)
+        validate.probability(record_rate=self.record_rate)
+        validate.probability(coordinate_rate=self.coordinate_rate)
         counts = {len(self.sigmas), len(self.clips), len(self.clip_infs), len(self.dimensions)}
         if len(counts) != 1 or 0 in counts:
             raise ValueError(
@@ -72,9 +72,9 @@ class TwiceSampledBlocks(RenyiOnly):
             )
         for name in ("sigmas", "clips", "clip_infs"):
             for value in getattr(self, name):
-                _validate.positive(**{name: value})
+                validate.positive(**{name: value})
         for value in self.dimensions:
-            _validate.positive_integer(dimensions=value)
+            validate.positive_integer(dimensions=value)
 
     def __str__(self) -> str:
         """Return rates and noise; bounds are left to JSON."""
@@ -114,7 +114,7 @@ class TwiceSampledBlocks(RenyiOnly):
 
     def sampled(self, rate: float) -> TwiceSampledBlocks:
         """Return the same release on a Poisson sample of the records: rates multiply."""
-        return replace(self, record_rate=_validate.probability(rate=rate) * self.record_rate)
+        return replace(self, record_rate=validate.probability(rate=rate) * self.record_rate)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the divergences at the vertex, the same bound in both directions."""

@@ -12,10 +12,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._pair import Vector
 from taut.accounting._primitives import Gaussian, Primitive
 from taut.accounting._renyi_only import RenyiOnly
 from taut.accounting._sampled import Poisson
@@ -70,11 +70,11 @@ class _Clipped(RenyiOnly):
     p: float
 
     def _check_clipping(self) -> None:
-        _validate.positive(sigma=self.sigma)
-        _validate.positive(clip=self.clip)
-        _validate.positive(clip_inf=self.clip_inf)
-        _validate.positive_integer(dimension=self.dimension)
-        if not _validate.positive(p=self.p) <= 2:
+        validate.positive(sigma=self.sigma)
+        validate.positive(clip=self.clip)
+        validate.positive(clip_inf=self.clip_inf)
+        validate.positive_integer(dimension=self.dimension)
+        if not validate.positive(p=self.p) <= 2:
             raise ValueError(
                 f"p must be at most 2, got p={self.p!r}: beyond it the flat record is worse than "
                 "the concentrated one. Convert the bound to l2: p=2 and "
@@ -119,7 +119,7 @@ class Coordinatewise(_Clipped):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.probability(rate=self.rate)
+        validate.probability(rate=self.rate)
         self._check_clipping()
 
     @property
@@ -157,8 +157,8 @@ class TwiceSampled(_Clipped):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.probability(record_rate=self.record_rate)
-        _validate.probability(coordinate_rate=self.coordinate_rate)
+        validate.probability(record_rate=self.record_rate)
+        validate.probability(coordinate_rate=self.coordinate_rate)
         self._check_clipping()
 
     @property
@@ -168,7 +168,7 @@ class TwiceSampled(_Clipped):
 
     def sampled(self, rate: float) -> TwiceSampled:
         """Return the same release on a Poisson sample of the records: rates multiply."""
-        return replace(self, record_rate=_validate.probability(rate=rate) * self.record_rate)
+        return replace(self, record_rate=validate.probability(rate=rate) * self.record_rate)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the divergences at the vertex, the same bound in both directions.

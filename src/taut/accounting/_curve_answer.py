@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+from taut._base.floats import ROUNDING
 from taut.accounting._bounds import Bounds
 from taut.accounting._half_sum import HalfSum
-from taut.accounting._pair import ROUNDING
 from taut.accounting._pair_answer import (
     Answer,
     Curve,

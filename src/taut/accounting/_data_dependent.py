@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
-from taut import _validate
-from taut.accounting._pair import ROUNDING, Vector
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting._screening import bernoulli_divergences
 from taut.errors import UnsoundConfiguration
 
@@ -83,7 +84,7 @@ class DataDependent:
 
     def __mul__(self, count: object) -> DataDependent:
         """Return the divergences of ``count`` equal releases."""
-        repeats = _validate.integer(count=count)
+        repeats = validate.integer(count=count)
         return DataDependent(self._name, self.__orders, repeats * self.__values)
 
     __rmul__ = __mul__
@@ -118,7 +119,7 @@ def data_dependent_gnmax(
     Not a guarantee: see :class:`DataDependent`. A neighbour has one voter who chose otherwise
     (Papernot et al. 2018, Theorem 6, with mu_1 = mu_2 + 1).
     """
-    deviation, at = _validate.positive(sigma=sigma), _orders(orders)
+    deviation, at = validate.positive(sigma=sigma), _orders(orders)
     gaps = _gaps(votes, reverse=reverse)
     log_q = float(np.logaddexp.reduce(log_ndtr(-gaps / (math.sqrt(2) * deviation))))
     if gaps.min() >= 0:  # a leader wins with probability at least 1 / classes
@@ -165,7 +166,7 @@ def data_dependent_lnmax(
     Not a guarantee: see :class:`DataDependent`. The least of the pure, the concentrated and the
     data-dependent bound (Papernot et al. 2017, Theorem 3 and Lemma 4).
     """
-    noise, at = _validate.positive(scale=scale), _orders(orders)
+    noise, at = validate.positive(scale=scale), _orders(orders)
     single = 2 / noise  # the winner is (2 / scale)-DP
     gaps = _gaps(votes, reverse=reverse) / noise
     log_q = 0.0
@@ -197,11 +198,11 @@ def data_dependent_screening(
     Not a guarantee: see :class:`DataDependent`. The larger over the neighbouring counts and both
     directions.
     """
-    neighbours, at = _validate.positive_integer(k=k), _orders(orders)
-    largest = _validate.integer(count=count)
+    neighbours, at = validate.positive_integer(k=k), _orders(orders)
+    largest = validate.integer(count=count)
     if largest > neighbours:
         raise ValueError(f"count must not exceed k={k!r}")  # the count itself is private
-    level, deviation = _validate.finite(threshold=threshold), _validate.positive(sigma=sigma)
+    level, deviation = validate.finite(threshold=threshold), validate.positive(sigma=sigma)
     others = np.array([t for t in (largest - 1, largest + 1) if 0 <= t <= neighbours], dtype=float)
     z, here = (others - level) / deviation, np.full(others.size, (largest - level) / deviation)
     return DataDependent("screening", at, bernoulli_divergences(z, here, at).max(axis=1))

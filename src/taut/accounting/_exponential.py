@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting._finite import binary_pair
-from taut.accounting._pair import ROUNDING, Atoms, Cells, Pair, Quadrature, Vector
+from taut.accounting._pair import Atoms, Cells, Pair, Quadrature
 
 __all__ = ["ExponentialPair", "exponential_mechanism_pair", "laplace_pair"]
 

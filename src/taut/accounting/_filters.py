@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.accounting._adjacency import Adjacency, as_adjacency
 from taut.accounting._budgets import (
     DOWN,
@@ -24,7 +25,6 @@ from taut.accounting._budgets import (
     renyi_budgets,
 )
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._pair import Vector
 from taut.accounting._primitives import Approximate, Gaussian
 from taut.errors import (
     AdjacencyMismatch,
@@ -95,7 +95,7 @@ class PrivacyFilter:
         adjacency: Adjacency | str = "add_remove",
     ) -> None:
         """Convert the promise into budgets of what adds up."""
-        self._epsilon = _validate.non_negative(epsilon=epsilon)
+        self._epsilon = validate.non_negative(epsilon=epsilon)
         self._delta = positive_delta(delta=delta)
         self._adjacency = as_adjacency(adjacency)
         if kind not in ("gdp", "renyi"):

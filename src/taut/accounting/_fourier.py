@@ -15,7 +15,8 @@ from functools import cache
 
 import numpy as np
 
-from taut.accounting._pair import Pair, Vector
+from taut._base.arrays import Vector
+from taut.accounting._pair import Pair
 
 __all__ = ["afa_delta"]
 

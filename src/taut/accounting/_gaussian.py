@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfc, erfcinv, erfcx, ndtr, ndtri
 
-from taut.accounting._pair import ROUNDING, Cells, Pair, Quadrature, Vector
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
+from taut.accounting._pair import Cells, Pair, Quadrature
 
 __all__ = ["GaussianPair", "VariancePair", "mills_ratio", "normal_density"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from taut import _validate
+from taut._base import validate
 from taut.accounting._adjacency import Adjacency
 from taut.accounting._bank import gaussian
 from taut.accounting._loss import PrivacyLoss
@@ -132,14 +132,14 @@ class GaussianRun:
         if "steps" in given and "epochs" in given:
             raise ValueError(f"give either {named('steps')} or {named('epochs')}, not both")
         if "epochs" in given:
-            epochs = _validate.positive(epochs=given["epochs"])
+            epochs = validate.positive(epochs=given["epochs"])
             if not rate > 0:
                 raise ValueError(f"{named('rate')} must be greater than 0 for epochs, got rate=0")
             count = max(math.ceil(epochs / rate * (1 - _WHOLE)), 1)
             return cls(sampler, rate, count, math.ceil(epochs), sizes)
         if "steps" not in given and steps is None:
             raise ValueError(f"give either {named('steps')} or {named('epochs')}")
-        count = _validate.integer(steps=given.get("steps", steps))
+        count = validate.integer(steps=given.get("steps", steps))
         return cls(sampler, rate, count, -(-count // per_epoch), sizes)
 
 
@@ -158,8 +158,8 @@ def _batches(
             )
         return 1.0, None
     if keys >= {"batch_size", "examples"} and "rate" not in keys:
-        size = _validate.positive_integer(batch_size=given["batch_size"])
-        examples = _validate.positive_integer(examples=given["examples"])
+        size = validate.positive_integer(batch_size=given["batch_size"])
+        examples = validate.positive_integer(examples=given["examples"])
         if size > examples:
             raise ValueError(
                 f"batch_size must be at most examples={examples}, got batch_size={size}"
@@ -173,7 +173,7 @@ def _batches(
 
 
 def _rate(value: object, sampler: Sampler) -> float:
-    rate = _validate.probability(rate=value)
+    rate = validate.probability(rate=value)
     if rate < _LEAST_RATE and (rate > 0 or sampler is not Sampler.POISSON):
         raise ValueError(f"rate must be greater than 0, at least {_LEAST_RATE}, got {rate=!r}")
     return rate

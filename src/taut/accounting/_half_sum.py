@@ -10,11 +10,13 @@ from typing import Protocol
 
 import numpy as np
 
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting._adjacency import Half
 from taut.accounting._exponential import ExponentialPair
 from taut.accounting._finite import FailingPair, FinitePair, any_of, sum_of_finite
 from taut.accounting._gaussian import GaussianPair
-from taut.accounting._pair import ROUNDING, Pair, Vector
+from taut.accounting._pair import Pair
 
 __all__ = ["HalfSum", "RenyiTerm", "merge_gaussians"]
 

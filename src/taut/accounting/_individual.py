@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.accounting._budgets import DOWN, budget_for
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._pair import Vector
 from taut.accounting._primitives import Gaussian
 
 __all__ = ["IndividualFilter"]
@@ -66,10 +66,10 @@ class IndividualFilter:
             assert epsilon is not None  # checked above
             assert delta is not None
             budget = budget_for(epsilon, delta)
-        self._budget = _validate.positive(budget=budget)
+        self._budget = validate.positive(budget=budget)
         self._unit = math.ulp(self._budget)  # a power of two, so scaling by it is exact
         self._full = int(self._budget / self._unit)
-        self._balances = np.full(_validate.integer(size=size), self._full, dtype=np.int64)
+        self._balances = np.full(validate.integer(size=size), self._full, dtype=np.int64)
         self._lock = threading.Lock()
 
     @property
@@ -126,7 +126,7 @@ class IndividualFilter:
         A person who was deleted and comes back must resume the old balance, else every return adds
         a budget: pass ``balances``, at most the budget each.
         """
-        number = _validate.positive_integer(count=count)
+        number = validate.positive_integer(count=count)
         fresh = np.full(number, self._full, dtype=np.int64)
         if balances is not None:
             given = np.asarray(balances, dtype=float)

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taut._base.arrays import Vector
 from taut.accounting._finite import FinitePair, any_of
 from taut.accounting._lattice import Lattice, Placement, discretise, place
-from taut.accounting._pair import Pair, Vector
+from taut.accounting._pair import Pair
 from taut.accounting._scout import Scout
 from taut.accounting._smooth import SmoothPair
 

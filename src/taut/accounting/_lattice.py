@@ -21,7 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from taut.accounting._pair import ROUNDING, Pair, Vector
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
+from taut.accounting._pair import Pair
 
 __all__ = [
     "ALIGNMENT",

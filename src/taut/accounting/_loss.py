@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from taut import _validate
+from taut._base import validate
+from taut._base.floats import ROUNDING
 from taut.accounting import _serialize
 from taut.accounting._adjacency import Adjacency, Half, as_adjacency, halves
 from taut.accounting._answer import delta_bounds, epsilon_bounds
 from taut.accounting._bounds import Bounds
 from taut.accounting._explain import Explanation, explain
 from taut.accounting._half_sum import HalfSum, merge_gaussians
-from taut.accounting._pair import ROUNDING
 from taut.accounting._primitives import Primitive
 from taut.accounting._questions import (
     cumulant_of_sum,
@@ -70,7 +70,7 @@ class PrivacyLoss:
         relation = as_adjacency(adjacency)
         for primitive, count in terms:
             primitive.check(relation)
-            counts[primitive] += _validate.integer(count=count)
+            counts[primitive] += validate.integer(count=count)
         kept = ((primitive, count) for primitive, count in counts.items() if count)
         object.__setattr__(self, "_adjacency", relation)
         object.__setattr__(self, "_terms", tuple(sorted(kept, key=lambda term: repr(term[0]))))
@@ -117,7 +117,7 @@ class PrivacyLoss:
 
     def __mul__(self, count: object) -> PrivacyLoss:
         """Return the loss of ``count`` repetitions."""
-        repeats = _validate.integer(count=count)
+        repeats = validate.integer(count=count)
         return PrivacyLoss(((p, n * repeats) for p, n in self._terms), self._adjacency)
 
     __rmul__ = __mul__
@@ -168,7 +168,7 @@ class PrivacyLoss:
             >>> taut.gaussian(sigma=1.0).poisson(rate=0.01)
             <PrivacyLoss gaussian(sigma=1, sensitivity=1).poisson(rate=0.01); adjacency=add_remove>
         """
-        share = _validate.probability(rate=rate)
+        share = validate.probability(rate=rate)
         base = self._as_one()
         if base is None:
             return self
@@ -201,8 +201,8 @@ class PrivacyLoss:
             ValueError: if the sizes do not fit.
             UnsoundConfiguration: if this loss is not for replace-one.
         """
-        size = _validate.positive_integer(batch_size=batch_size)
-        total = _validate.positive_integer(population=population)
+        size = validate.positive_integer(batch_size=batch_size)
+        total = validate.positive_integer(population=population)
         relation = as_adjacency(adjacency)
         if self._terms and self._adjacency is not Adjacency.REPLACE:
             raise UnsoundConfiguration(
@@ -250,13 +250,13 @@ class PrivacyLoss:
                 can be wider than asked where memory or rounding would not allow more (very small
                 delta or rate, some sums of atoms), and for releases without a dominating pair.
         """
-        level, sharpness = _validate.below_one(delta=delta), _tolerance(tolerance)
+        level, sharpness = validate.below_one(delta=delta), _tolerance(tolerance)
         with _quiet():
             return epsilon_bounds(self._sums(), level, sharpness).bounds
 
     def delta_bounds(self, epsilon: float, tolerance: float = 1e-3) -> Bounds:
         """Return certified bounds on delta at ``epsilon`` >= 0, with relative gap ``tolerance``."""
-        at, sharpness = _validate.non_negative(epsilon=epsilon), _tolerance(tolerance)
+        at, sharpness = validate.non_negative(epsilon=epsilon), _tolerance(tolerance)
         with _quiet():
             return delta_bounds(self._sums(), at, sharpness).bounds
 
@@ -265,7 +265,7 @@ class PrivacyLoss:
 
         ``profile(exp(e))`` is ``delta(e)``; thresholds below 1 follow from the swap rule.
         """
-        t = _validate.non_negative(threshold=threshold)
+        t = validate.non_negative(threshold=threshold)
         if t == 0:
             return 1.0
         with _quiet():
@@ -280,7 +280,7 @@ class PrivacyLoss:
         Whoever decides from the outputs whether a record took part, and accuses at most a
         fraction ``fpr`` of innocent records, misses at least this fraction of the guilty.
         """
-        accused = _validate.probability(fpr=fpr)
+        accused = validate.probability(fpr=fpr)
         with _quiet():
             return tradeoff(self._sums(), self._sums(swap=True), accused)
 
@@ -290,7 +290,7 @@ class PrivacyLoss:
         Closed forms where there are any, else quadrature accurate to some nine digits, which is
         not certified; an upper bound for releases that are known by their divergences only.
         """
-        alpha = _validate.positive(order=order) if order != math.inf else math.inf
+        alpha = validate.positive(order=order) if order != math.inf else math.inf
         if not alpha >= 1:
             raise ValueError(f"order must be at least 1, got order={order!r}")
         with _quiet():
@@ -311,7 +311,7 @@ class PrivacyLoss:
 
     def explain(self, delta: float) -> Explanation:
         """Return which half, release and engine decided epsilon at ``delta``, and the RDP value."""
-        level = _validate.below_one(delta=delta)
+        level = validate.below_one(delta=delta)
         with _quiet():
             return explain(self._adjacency, self._terms, self._sums(), level)
 
@@ -323,14 +323,14 @@ class PrivacyLoss:
             method: ``"contour"`` (many digits, for losses with closed-form cumulants) or ``"afa"``
                 (the accountant of Zhu, Dong and Wang 2022, unsafe at large epsilon).
         """
-        level = _validate.below_one(delta=delta)
+        level = validate.below_one(delta=delta)
         if level == 0:
             raise ValueError("delta must be greater than 0 for an estimate, got delta=0")
         return estimate_epsilon(self._sums(), self._sums(swap=True), level, method)
 
     def estimate_delta(self, epsilon: float, method: str = "contour") -> float:
         """Return an estimate of delta, not a guarantee; see :meth:`estimate_epsilon`."""
-        at = _validate.non_negative(epsilon=epsilon)
+        at = validate.non_negative(epsilon=epsilon)
         return estimate_delta(self._sums(), self._sums(swap=True), at, method)
 
     # --- serialisation -------------------------------------------------------------------------
@@ -396,7 +396,7 @@ def _removal_of(loss: PrivacyLoss) -> Primitive:
 
 
 def _tolerance(tolerance: float) -> float:
-    value = _validate.positive(tolerance=tolerance)
+    value = validate.positive(tolerance=tolerance)
     if value < 1e-9:
         raise ValueError(f"tolerance must be at least 1e-9, got tolerance={tolerance!r}")
     return min(value, 1.0)

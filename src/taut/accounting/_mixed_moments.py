@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr
 
-from taut.accounting._pair import ROUNDING, Vector
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting._vertex import gaussian_cumulants
 
 __all__ = [

@@ -14,11 +14,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mixed_moments import gaussian_uniform_cumulants, laplace_uniform_cumulants
-from taut.accounting._pair import ROUNDING, Vector
 from taut.accounting._primitives import Gaussian, Laplace, Primitive
 from taut.accounting._renyi_only import RenyiOnly, divergences
 from taut.accounting._sampled import Poisson
@@ -58,12 +59,12 @@ class _Mixed(RenyiOnly):
     rate: float
 
     def _check_shared(self) -> None:
-        _validate.non_negative(width=self.width)
-        _validate.positive(sensitivity=self.sensitivity)
-        _validate.positive(sensitivity_inf=self.sensitivity_inf)
+        validate.non_negative(width=self.width)
+        validate.positive(sensitivity=self.sensitivity)
+        validate.positive(sensitivity_inf=self.sensitivity_inf)
         if self.dimension is not None:
-            _validate.positive_integer(dimension=self.dimension)
-        _validate.probability(rate=self.rate)
+            validate.positive_integer(dimension=self.dimension)
+        validate.probability(rate=self.rate)
 
     def check(self, adjacency: Adjacency) -> None:
         """Sampling needs add/remove or zero-out; without it all relations serve."""
@@ -95,7 +96,7 @@ class MixedGaussian(_Mixed):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.positive(sigma=self.sigma)
+        validate.positive(sigma=self.sigma)
         self._check_shared()
 
     @property
@@ -110,7 +111,7 @@ class MixedGaussian(_Mixed):
 
     def sampled(self, rate: float) -> MixedGaussian:
         """Return the same release on a Poisson sample of the records: rates multiply."""
-        return replace(self, rate=_validate.probability(rate=rate) * self.rate)
+        return replace(self, rate=validate.probability(rate=rate) * self.rate)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the smaller of the mixed bound and that of the Gaussian alone, at every order.
@@ -149,7 +150,7 @@ class MixedLaplace(_Mixed):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.positive(scale=self.scale)
+        validate.positive(scale=self.scale)
         self._check_shared()
 
     @property
@@ -174,7 +175,7 @@ class MixedLaplace(_Mixed):
 
     def sampled(self, rate: float) -> MixedLaplace:
         """Return the same release on a Poisson sample of the records: rates multiply."""
-        return replace(self, rate=_validate.probability(rate=rate) * self.rate)
+        return replace(self, rate=validate.probability(rate=rate) * self.rate)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the divergences at the vertex, capped by the largest loss."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.accounting._adjacency import halves
 from taut.accounting._asymptotics import renyi_epsilon
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mixed_moments import NARROW, log_window
 from taut.accounting._mixed_noise import MixedGaussian
-from taut.accounting._pair import Vector
 
 __all__ = ["MixingComparison", "compare_mixing", "estimate_loss_moments", "fisher_information"]
 
@@ -114,7 +114,7 @@ def fisher_information(sigma: float, width: float) -> float:
     For ever smaller bounds on coordinates the noise acts as a Gaussian of standard deviation
     1 / sqrt(information), which is at most that of the mixed noise itself (Cramer-Rao).
     """
-    sigma, width = _validate.positive(sigma=sigma), _validate.non_negative(width=width)
+    sigma, width = validate.positive(sigma=sigma), validate.non_negative(width=width)
     if width < NARROW * sigma:
         return 1 / sigma**2
     x, log_density, step = _lattice(width / sigma)
@@ -130,8 +130,8 @@ def estimate_loss_moments(sigma: float, width: float, shift: float) -> tuple[flo
     For widths far above sigma both fall as 1 / width. Sums of losses are not normal at the tails
     that matter, so no epsilon follows from these numbers.
     """
-    sigma, width = _validate.positive(sigma=sigma), _validate.non_negative(width=width)
-    v = _validate.positive(shift=shift) / sigma
+    sigma, width = validate.positive(sigma=sigma), validate.non_negative(width=width)
+    v = validate.positive(shift=shift) / sigma
     if width < NARROW * sigma:
         return v**2 / 2, v**2
     w = width / sigma

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._finite import binary_pair
 from taut.accounting._gaussian import GaussianPair
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mixture_pair import MixturePair
-from taut.accounting._pair import Pair, Vector
+from taut.accounting._pair import Pair
 from taut.accounting._primitives import Primitive
 from taut.accounting._sampling import SampledPair
 from taut.errors import UnsoundConfiguration
@@ -39,7 +40,7 @@ class MixtureOfGaussians(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.positive(sigma=self.sigma)
+        validate.positive(sigma=self.sigma)
         _check_mixture(self.probabilities, self.shifts)
 
     def pair(self, half: Half) -> Pair:
@@ -122,7 +123,7 @@ def mixture_of_gaussians(
     release = MixtureOfGaussians(
         tuple(merged[keep].tolist()),
         tuple(distinct[keep].tolist()),
-        _validate.positive(sigma=sigma),
+        validate.positive(sigma=sigma),
     )
     return PrivacyLoss([(release, 1)], adjacency)
 
@@ -157,9 +158,9 @@ def group_poisson(
         >>> round(household.epsilon(delta=1e-6), 1)
         4.6
     """
-    share = _validate.probability(rate=rate)
-    size = _validate.positive_integer(group_size=group_size)
-    unit = _validate.positive(sensitivity=sensitivity)
+    share = validate.probability(rate=rate)
+    size = validate.positive_integer(group_size=group_size)
+    unit = validate.positive(sensitivity=sensitivity)
     return mixture_of_gaussians(
         _binomial(size, share), unit * np.arange(size + 1.0), sigma, adjacency=adjacency
     )
@@ -194,9 +195,9 @@ def _check_mixture(probabilities: tuple[float, ...], shifts: tuple[float, ...]) 
             f"got {len(probabilities)} and {len(shifts)}"
         )
     for probability in probabilities:
-        _validate.probability(probabilities=probability)
+        validate.probability(probabilities=probability)
     for shift in shifts:
-        _validate.non_negative(shifts=shift)
+        validate.non_negative(shifts=shift)
     total = math.fsum(probabilities)
     if not abs(total - 1) <= 1e-9:
         raise ValueError(f"probabilities must sum to 1, got a sum of {total!r}; divide by the sum")

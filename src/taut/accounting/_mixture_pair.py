@@ -13,9 +13,11 @@ from functools import cached_property
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting._adjacency import Half
 from taut.accounting._gaussian import mills_ratio, normal_density
-from taut.accounting._pair import ROUNDING, Cells, Pair, Quadrature, Vector
+from taut.accounting._pair import Cells, Pair, Quadrature
 
 __all__ = ["MixturePair"]
 

@@ -17,24 +17,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "ROUNDING",
-    "Atoms",
-    "Cells",
-    "Pair",
-    "Quadrature",
-    "Vector",
-    "cumulant",
-    "renyi_cumulants",
-]
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 
-Vector = NDArray[np.float64]
+__all__ = ["Atoms", "Cells", "Pair", "Quadrature", "cumulant", "renyi_cumulants"]
+
 
 _SMALLEST = 1e-300
 _SMALL_CUMULANT = 0.5
-
-ROUNDING = 8 * float(np.finfo(np.float64).eps)
-"""Relative error allowed for one evaluation of a special function and one subtraction."""
 
 
 class Atoms(NamedTuple):

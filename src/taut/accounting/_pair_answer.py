@@ -14,13 +14,14 @@ from functools import partial
 
 import numpy as np
 
+from taut._base.floats import ROUNDING
 from taut.accounting._adjacency import Half
 from taut.accounting._bounds import Bounds, falls_below
 from taut.accounting._composer import LatticeEngine
 from taut.accounting._contour import Contour
 from taut.accounting._half_sum import HalfSum
 from taut.accounting._lattice import BeyondLattice
-from taut.accounting._pair import ROUNDING, Pair
+from taut.accounting._pair import Pair
 from taut.accounting._scout import Saddle, Scout
 from taut.accounting._tilted import TiltedSum
 

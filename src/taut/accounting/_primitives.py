@@ -14,7 +14,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._exponential import exponential_mechanism_pair, laplace_pair
 from taut.accounting._finite import (
@@ -26,7 +28,7 @@ from taut.accounting._finite import (
     finite_pair,
 )
 from taut.accounting._gaussian import GaussianPair, VariancePair
-from taut.accounting._pair import ROUNDING, Pair, Vector
+from taut.accounting._pair import Pair
 from taut.accounting._profile import Knots, larger_pair, pair_of_knots
 from taut.errors import UnsoundConfiguration
 
@@ -99,8 +101,8 @@ class Gaussian(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.positive(sigma=self.sigma)
-        _validate.positive(sensitivity=self.sensitivity)
+        validate.positive(sigma=self.sigma)
+        validate.positive(sensitivity=self.sensitivity)
         ratio = self.sensitivity / self.sigma
         if not 1e-100 < ratio < 1e100:
             raise ValueError(
@@ -123,8 +125,8 @@ class Laplace(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.positive(scale=self.scale)
-        _validate.positive(sensitivity=self.sensitivity)
+        validate.positive(scale=self.scale)
+        validate.positive(sensitivity=self.sensitivity)
 
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
@@ -143,7 +145,7 @@ class RandomizedResponse(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.probability(p=self.p)
+        validate.probability(p=self.p)
 
     def pair(self, half: Half) -> Pair:
         """Symmetric; p below one half is the mirrored mechanism, p of 0 or 1 hides nothing."""
@@ -163,7 +165,7 @@ class Pure(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.non_negative(epsilon=self.epsilon)
+        validate.non_negative(epsilon=self.epsilon)
 
     def pair(self, half: Half) -> Pair:
         """Symmetric: randomized response is the worst case."""
@@ -180,8 +182,8 @@ class Approximate(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.non_negative(epsilon=self.epsilon)
-        _validate.below_one(delta=self.delta)
+        validate.non_negative(epsilon=self.epsilon)
+        validate.below_one(delta=self.delta)
 
     def pair(self, half: Half) -> Pair:
         """Symmetric: randomized response, or failure with probability delta."""
@@ -198,8 +200,8 @@ class DiscreteGaussian(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.positive(sigma=self.sigma)
-        _validate.positive_integer(sensitivity=self.sensitivity)
+        validate.positive(sigma=self.sigma)
+        validate.positive_integer(sensitivity=self.sensitivity)
 
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
@@ -216,8 +218,8 @@ class DiscreteLaplace(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.positive(scale=self.scale)
-        _validate.positive_integer(sensitivity=self.sensitivity)
+        validate.positive(scale=self.scale)
+        validate.positive_integer(sensitivity=self.sensitivity)
 
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
@@ -233,7 +235,7 @@ class Exponential(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.positive(epsilon=self.epsilon)
+        validate.positive(epsilon=self.epsilon)
 
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
@@ -250,8 +252,8 @@ class Variance(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.positive(sigma_p=self.sigma_p)
-        _validate.positive(sigma_q=self.sigma_q)
+        validate.positive(sigma_p=self.sigma_p)
+        validate.positive(sigma_q=self.sigma_q)
         if not 1e-50 < self.sigma_p / self.sigma_q < 1e50:
             raise ValueError(
                 "sigma_p / sigma_q must lie between 1e-50 and 1e50, got "
@@ -320,8 +322,8 @@ class StabilityRelease(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.positive(epsilon=self.epsilon)
-        if not _validate.below_one(delta=self.delta) > 0:
+        validate.positive(epsilon=self.epsilon)
+        if not validate.below_one(delta=self.delta) > 0:
             raise ValueError(f"delta must be greater than 0, got delta={self.delta!r}")
 
     def pair(self, half: Half) -> Pair:
@@ -348,9 +350,9 @@ class Profile(Primitive):
         if len(self.log_thresholds) != len(self.deltas) or not self.deltas:
             raise ValueError("a profile needs as many deltas as log thresholds, at least one")
         for value in self.log_thresholds:
-            _validate.finite(log_threshold=value)
+            validate.finite(log_threshold=value)
         for value in self.deltas:
-            _validate.probability(delta=value)
+            validate.probability(delta=value)
         thresholds, deltas = np.exp(self.log_thresholds), np.array(self.deltas)
         if not (np.diff(thresholds) > 0).all():
             raise ValueError("log_thresholds must increase")
@@ -382,7 +384,7 @@ def _normalised(masses: tuple[float, ...]) -> Vector:
 def _check_distribution(**argument: tuple[float, ...]) -> None:
     ((name, masses),) = argument.items()
     for mass in masses:
-        _validate.probability(**{name: mass})
+        validate.probability(**{name: mass})
     total = math.fsum(masses)
     if not abs(total - 1) <= 1e-9:
         raise ValueError(f"{name} must sum to 1, got a sum of {total!r}; divide by the sum")

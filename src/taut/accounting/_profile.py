@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting._finite import FinitePair
-from taut.accounting._pair import ROUNDING, Vector
 
 __all__ = ["Knots", "convex_knots", "larger_pair", "lower_hull", "pair_of_knots"]
 

@@ -8,13 +8,14 @@ from functools import partial
 
 import numpy as np
 
+from taut._base.floats import ROUNDING
 from taut.accounting._adjacency import Half
 from taut.accounting._answer import delta_curve
 from taut.accounting._bounds import falls_below
 from taut.accounting._contour import Contour
 from taut.accounting._fourier import afa_delta
 from taut.accounting._half_sum import HalfSum
-from taut.accounting._pair import ROUNDING, Pair, renyi_cumulants
+from taut.accounting._pair import Pair, renyi_cumulants
 from taut.accounting._primitives import Primitive
 from taut.accounting._renyi_only import RenyiOnly
 from taut.accounting._scout import Saddle, Scout

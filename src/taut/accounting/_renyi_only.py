@@ -10,9 +10,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting._adjacency import Half
-from taut.accounting._pair import ROUNDING, Pair, Vector, renyi_cumulants
+from taut.accounting._pair import Pair, renyi_cumulants
 from taut.accounting._primitives import Primitive
 from taut.accounting._profile import lower_hull
 from taut.errors import UnsoundConfiguration
@@ -99,12 +101,12 @@ class Renyi(RenyiOnly):
         if len(self.orders) != len(self.divergences) or not self.orders:
             raise ValueError("a Renyi curve needs as many divergences as orders, at least one")
         for order in self.orders:
-            if not _validate.finite(order=order) > 1:
+            if not validate.finite(order=order) > 1:
                 raise ValueError(f"orders must be greater than 1, got order={order!r}")
         if not (np.diff(self.orders) > 0).all():
             raise ValueError("orders must increase")
         for value in self.divergences:
-            _validate.non_negative(divergence=value)
+            validate.non_negative(divergence=value)
         if self.direction not in (None, "add", "remove"):
             raise ValueError(f"direction must be 'add', 'remove' or None, got {self.direction!r}")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.accounting._adjacency import Adjacency, Half
-from taut.accounting._pair import Vector
 from taut.accounting._primitives import Primitive
 from taut.accounting._renyi_only import RenyiOnly, divergences
 from taut.accounting.renyi._baselines import fixed_size
@@ -40,8 +40,8 @@ def refuse_batches(release: Primitive) -> None:
 
 def check_sizes(batch_size: int, population: int) -> None:
     """Check that a batch fits into the population."""
-    _validate.positive_integer(batch_size=batch_size)
-    _validate.positive_integer(population=population)
+    validate.positive_integer(batch_size=batch_size)
+    validate.positive_integer(population=population)
     if batch_size > population:
         raise ValueError(
             f"batch_size must not exceed population, got batch_size={batch_size}, "
@@ -62,7 +62,7 @@ class Several(Primitive):
         for release, count in zip(self.releases, self.counts, strict=True):
             if not isinstance(release, Primitive):
                 raise ValueError(f"releases must be releases, got release={release!r}")
-            _validate.positive_integer(count=count)
+            validate.positive_integer(count=count)
 
     def check(self, adjacency: Adjacency) -> None:
         """Every release must be known under the relation."""
@@ -105,7 +105,7 @@ class PoissonRenyi(RenyiOnly):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.probability(rate=self.rate)
+        validate.probability(rate=self.rate)
         if not isinstance(self.base, RenyiOnly):
             raise ValueError(f"base must be known by Renyi divergences, got base={self.base!r}")
         refuse_batches(self.base)

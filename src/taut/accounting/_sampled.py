@@ -7,12 +7,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._finite import binary_pair
 from taut.accounting._half_sum import merge_gaussians
 from taut.accounting._joint import EnclosedPair, product_pair
-from taut.accounting._pair import Pair, Vector
+from taut.accounting._pair import Pair
 from taut.accounting._primitives import Primitive
 from taut.accounting._profile import Knots, convex_knots, pair_of_knots
 from taut.accounting._renyi_only import RenyiOnly
@@ -81,7 +82,7 @@ class Poisson(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.probability(rate=self.rate)
+        validate.probability(rate=self.rate)
         if not isinstance(self.base, Primitive):
             raise ValueError(f"base must be a release, got base={self.base!r}")
         refuse_batches(self.base)
@@ -136,7 +137,7 @@ class PoissonReplace(Primitive):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.probability(rate=self.rate)
+        validate.probability(rate=self.rate)
         for name in ("exchange", "removal"):
             if not isinstance(getattr(self, name), Primitive):
                 raise ValueError(f"{name} must be a release, got {name}={getattr(self, name)!r}")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from taut import _validate
+from taut._base import validate
 from taut.accounting._adjacency import Adjacency
 from taut.accounting._bank import gaussian
 from taut.accounting._bounds import Bounds
@@ -36,10 +36,10 @@ class Mask:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        if not _validate.probability(rate=self.rate) > 0:
+        if not validate.probability(rate=self.rate) > 0:
             raise ValueError(f"rate must be greater than 0, got rate={self.rate!r}")
-        _validate.positive(clip_inf=self.clip_inf)
-        _validate.positive_integer(dimension=self.dimension)
+        validate.positive(clip_inf=self.clip_inf)
+        validate.positive_integer(dimension=self.dimension)
 
 
 @dataclass(frozen=True)
@@ -178,11 +178,11 @@ def compare_samplers(
         >>> round(runs["Poisson"].epsilon.upper, 2), round(runs["fixed size"].epsilon.upper, 2)
         (1.83, 13.36)
     """
-    noise = _validate.positive(sigma=sigma)
-    batch = _validate.positive_integer(batch_size=batch_size)
-    people = _validate.positive_integer(population=population)
-    count = _validate.positive_integer(steps=steps)
-    level = _validate.below_one(delta=delta)
+    noise = validate.positive(sigma=sigma)
+    batch = validate.positive_integer(batch_size=batch_size)
+    people = validate.positive_integer(population=population)
+    count = validate.positive_integer(steps=steps)
+    level = validate.below_one(delta=delta)
     if batch >= people:
         raise ValueError(
             f"batch_size must be smaller than population, got batch_size={batch}, "

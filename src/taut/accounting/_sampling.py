@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting._adjacency import Half
 from taut.accounting._lattice import upper_masses
-from taut.accounting._pair import ROUNDING, Atoms, Cells, Pair, Quadrature, Vector
+from taut.accounting._pair import Atoms, Cells, Pair, Quadrature
 
 __all__ = ["ReplaceSampledPair", "SampledPair"]
 

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from taut._base.arrays import Vector
 from taut.accounting._convolution import Window
 from taut.accounting._half_sum import RenyiTerm
 from taut.accounting._lattice import Widths, upper_masses
-from taut.accounting._pair import Pair, Vector
+from taut.accounting._pair import Pair
 
 __all__ = ["SHARP", "Saddle", "Scout", "Survey"]
 

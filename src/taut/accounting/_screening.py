@@ -29,12 +29,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting._adjacency import Adjacency, Half, as_adjacency
 from taut.accounting._finite import finite_pair
 from taut.accounting._joint import EnclosedPair
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._pair import ROUNDING, Pair, Vector
+from taut.accounting._pair import Pair
 from taut.accounting._primitives import Gaussian
 from taut.accounting._renyi_only import RenyiOnly
 from taut.accounting._sampling import SampledPair
@@ -72,10 +74,10 @@ class NoisyScreening(RenyiOnly):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.positive_integer(k=self.k)
-        _validate.finite(threshold=self.threshold)
-        _validate.positive(sigma=self.sigma)
-        _validate.probability(rate=self.rate)
+        validate.positive_integer(k=self.k)
+        validate.finite(threshold=self.threshold)
+        validate.positive(sigma=self.sigma)
+        validate.probability(rate=self.rate)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the maximum over the family, the same in every direction."""
@@ -142,10 +144,10 @@ def noisy_screening(
         <PrivacyLoss noisy_screening(k=300, threshold=210, sigma=85, rate=0.25); adjacency=add_remove>
     """  # noqa: E501
     release = NoisyScreening(
-        _validate.positive_integer(k=k),
-        _validate.finite(threshold=threshold),
-        _validate.positive(sigma=sigma),
-        _validate.probability(rate=rate),
+        validate.positive_integer(k=k),
+        validate.finite(threshold=threshold),
+        validate.positive(sigma=sigma),
+        validate.probability(rate=rate),
     )
     return PrivacyLoss([(release, 1)], adjacency)
 
@@ -176,7 +178,7 @@ def noisy_vote(
     if neighbours not in ("fixed", "radius"):
         raise ValueError(f"neighbours must be 'fixed' or 'radius', got neighbours={neighbours!r}")
     two_counts = neighbours == "fixed" or relation is Adjacency.REPLACE
-    release = Gaussian(_validate.positive(sigma=sigma), math.sqrt(2.0) if two_counts else 1.0)
+    release = Gaussian(validate.positive(sigma=sigma), math.sqrt(2.0) if two_counts else 1.0)
     return PrivacyLoss([(release, 1)], relation)
 
 
@@ -195,15 +197,15 @@ def screening_rdp(
     **Guarantee**: every relation without sampling, add/remove or zero-out with it. The exact
     maximum over counts 0 <= t < k and both orders, rounded up.
     """
-    _validate.positive_integer(k=k)
-    _validate.positive(sigma=sigma)
+    validate.positive_integer(k=k)
+    validate.positive(sigma=sigma)
     at = np.asarray(orders, dtype=float)
     if at.ndim != 1 or not (at >= 1).all() or not np.isfinite(at).all():
         raise ValueError(f"orders must be finite numbers of at least 1, got orders={orders!r}")
-    z = (np.arange(k + 1.0) - _validate.finite(threshold=threshold)) / sigma
+    z = (np.arange(k + 1.0) - validate.finite(threshold=threshold)) / sigma
     divergence = np.zeros(at.shape)
     for low, high in ((z[:-1], z[1:]), (z[1:], z[:-1])):
-        found = bernoulli_divergences(high, low, at, _validate.probability(rate=rate))
+        found = bernoulli_divergences(high, low, at, validate.probability(rate=rate))
         divergence = np.maximum(divergence, found.max(axis=1))
     return divergence
 

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from taut import _validate
+from taut._base import validate
 from taut.accounting._adjacency import Adjacency, as_adjacency
 from taut.accounting._primitives import Primitive
 
@@ -61,7 +61,7 @@ def decode(data: Mapping[str, Any]) -> tuple[Adjacency, list[tuple[Primitive, in
     try:
         adjacency = as_adjacency(data["adjacency"])
         terms = [
-            (_decode(term["release"]), _validate.integer(count=term["count"]))
+            (_decode(term["release"]), validate.integer(count=term["count"]))
             for term in data["terms"]
         ]
     except (KeyError, TypeError) as error:

@@ -15,7 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from taut.accounting._pair import ROUNDING, Atoms, Cells, Pair, Quadrature, Vector
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
+from taut.accounting._pair import Atoms, Cells, Pair, Quadrature
 
 __all__ = ["SmoothPair"]
 

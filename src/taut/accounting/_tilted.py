@@ -14,9 +14,9 @@ from functools import cached_property
 
 import numpy as np
 
+from taut._base.arrays import Vector
 from taut.accounting._finite import FinitePair
 from taut.accounting._lattice import ALIGNMENT, Lattice, lowest_node, round_cells
-from taut.accounting._pair import Vector
 
 __all__ = ["TiltedSum"]
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taut.accounting._pair import ROUNDING, Vector
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting.renyi._sums import Orders, interpolated
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from taut import _validate
+from taut._base import validate
 from taut.accounting import Adjacency, PrivacyLoss
 from taut.audit._attack import Sides, best_attack
 from taut.audit._claim import Claim, epsilon_at_least
@@ -193,7 +193,7 @@ def _audit_sides(
         )
     noise = None
     if noise_scale is not None:
-        scale = _validate.positive(noise_scale=noise_scale)
+        scale = validate.positive(noise_scale=noise_scale)
         noise = np.concatenate([without, including])[:, :, 1:] / scale
         if not noise.size:
             raise ValueError(
@@ -222,14 +222,14 @@ def _as_runs(array: ArrayLike, name: str) -> Runs:
 
 def enough(trials: int) -> int:
     """Return the number of runs on a side, or say that there are too few."""
-    count = _validate.positive_integer(trials=trials)
+    count = validate.positive_integer(trials=trials)
     if count < _FEWEST:
         raise ValueError(f"trials must be at least {_FEWEST} on each side, got trials={trials!r}")
     return count
 
 
 def _confidence(confidence: float) -> float:
-    level = _validate.probability(confidence=confidence)
+    level = validate.probability(confidence=confidence)
     if not 0.5 <= level < 1:
         raise ValueError(
             f"confidence must be at least 0.5 and below 1, got confidence={confidence!r}; "

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from taut import _validate
+from taut._base import validate
 from taut.accounting import Adjacency, PrivacyLoss
 from taut.errors import UnsoundConfiguration
 
@@ -39,7 +39,7 @@ class Claim:
                 f"claimed must bound both orders of the neighbours, got adjacency="
                 f"{str(loss.adjacency)!r}; make the loss for 'add_remove'"
             )
-        self.delta = _validate.below_one(delta=delta)
+        self.delta = validate.below_one(delta=delta)
         curve = _curve(loss, self.delta)
         self.epsilon = float(curve[0, -1])
         self._factors: NDArray[np.float64] = np.exp(np.minimum(curve[0], _LARGEST))

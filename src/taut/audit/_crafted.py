@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from taut import _validate
+from taut._base import validate
 from taut.accounting import Adjacency
 from taut.audit._statistics import Runs, Statistic
 
@@ -61,9 +61,9 @@ def crafted(
         >>> silent.without[:, 0].tolist(), opposed.including[:, 0].tolist()
         ([0.0, 0.0, 0.0], [-1.0, -1.0, -1.0, 64.0])
     """
-    n = _validate.positive_integer(examples=examples)
-    norm = _validate.positive(clip_norm=clip_norm)
-    d = _validate.positive_integer(dimension=dimension)
+    n = validate.positive_integer(examples=examples)
+    norm = validate.positive(clip_norm=clip_norm)
+    d = validate.positive_integer(dimension=dimension)
     if d < 2:
         raise ValueError(f"dimension must be at least 2, got dimension={dimension!r}")
     relation = Adjacency(adjacency)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr
 
-from taut import _validate
+from taut._base import validate
 from taut.accounting import Adjacency, PrivacyLoss
 from taut.accounting._gaussian_run import GaussianRun, Sampler, as_sampler
 from taut.audit._keys import free_words, nearest
@@ -53,7 +53,7 @@ def read_described(data: Mapping[str, Any]) -> Stated:
     adjacency = _relation(data.get("adjacency", sampler.usual_adjacency))
     if "noise_multiplier" not in data:
         raise ValueError("the statement needs 'noise_multiplier': noise over the clipping norm")
-    sigma = _validate.positive(noise_multiplier=data["noise_multiplier"])
+    sigma = validate.positive(noise_multiplier=data["noise_multiplier"])
     run = GaussianRun.described(sampler, data)
     if not run.rate > 0:
         raise ValueError("rate must be greater than 0: no step would see data; got rate=0")
@@ -65,7 +65,7 @@ def read_described(data: Mapping[str, Any]) -> Stated:
         delta=delta,
         loss=run.loss(sigma, adjacency),
         sampler=sampler.value,
-        records=_validate.positive_integer(examples=data["examples"])
+        records=validate.positive_integer(examples=data["examples"])
         if "examples" in data
         else None,
         floor=_floor(run, sigma, adjacency, delta) if sampler is Sampler.SHUFFLE else None,

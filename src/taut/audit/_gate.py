@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from taut import _validate
-from taut._rounding import round_up
+from taut._base import validate
+from taut._base.rounding import round_up
 from taut.accounting import Adjacency, Bounds
 from taut.accounting._adjacency import as_adjacency
 from taut.audit._stated import Stated
@@ -32,8 +32,8 @@ class Gate:
             ValueError: if a limit is no number of its range, or there is no such adjacency.
         """
         return cls(
-            None if max_epsilon is None else _validate.non_negative(max_epsilon=max_epsilon),
-            None if max_delta is None else _validate.below_one(max_delta=max_delta),
+            None if max_epsilon is None else validate.non_negative(max_epsilon=max_epsilon),
+            None if max_delta is None else validate.below_one(max_delta=max_delta),
             None if adjacency is None else as_adjacency(adjacency),  # type: ignore[arg-type]
         )
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from taut._rounding import round_down, round_up
+from taut._base.rounding import round_down, round_up
 from taut.accounting import Adjacency
 from taut.audit._attack import Evidence
 from taut.audit._noise_checks import NoiseCheck

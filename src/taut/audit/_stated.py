@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from taut import _validate
+from taut._base import validate
 from taut.accounting import PrivacyLoss
 from taut.audit._keys import unknown
 
@@ -61,7 +61,7 @@ def claimed_number(data: Mapping[str, Any], key: str) -> float:
         value = value.get("upper")
     if value == "Infinity":
         return math.inf
-    return _validate.non_negative(**{key: value})
+    return validate.non_negative(**{key: value})
 
 
 def claimed_delta(data: Mapping[str, Any]) -> float:
@@ -72,7 +72,7 @@ def claimed_delta(data: Mapping[str, Any]) -> float:
     """
     if "delta" not in data:
         raise ValueError("the statement has no 'delta'; a claim needs epsilon and delta")
-    return _validate.below_one(delta=data["delta"])
+    return validate.below_one(delta=data["delta"])
 
 
 def read_loss(data: Any, beside: tuple[str, ...] = ()) -> tuple[PrivacyLoss, list[str]]:

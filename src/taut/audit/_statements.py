@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from taut import _validate
-from taut._rounding import round_up
+from taut._base import validate
+from taut._base.rounding import round_up
 from taut.accounting import Adjacency, PrivacyLoss
 from taut.accounting._gaussian_run import Sampler, as_sampler, samplers_of
 from taut.audit._described_runs import read_described
@@ -55,7 +55,7 @@ def read_statement(
         if "loss" in data:
             return _of_loss(data, data["loss"], asked)
         return read_described(data)
-    except _validate.WrongType as error:
+    except validate.WrongType as error:
         raise ValueError(f"malformed statement: {str(error).split('; convert')[0]}") from None
     except KeyError as error:
         raise ValueError(f"malformed statement: it has no {error.args[0]!r}") from None

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from taut import _validate
-from taut._rounding import round_up
+from taut._base import validate
+from taut._base.rounding import round_up
 from taut.accounting import PrivacyLoss, gaussian
 from taut.audit._keys import misspelt, not_checked, unknown
 from taut.audit._stated import Stated, claimed_delta, claimed_number, read_loss
@@ -50,12 +50,12 @@ def read_result(data: Mapping[str, Any], subspaces: Path | None) -> Stated:
     for flag in ("is_secure", "stopped_at_budget"):
         if not isinstance(data[flag], bool):
             raise ValueError(f"{flag} must be true or false, got {data[flag]!r}")
-    counted = _validate.integer(counted_steps=data["counted_steps"])
+    counted = validate.integer(counted_steps=data["counted_steps"])
     epsilon, delta = claimed_number(data, "epsilon"), claimed_delta(data)
     stated, doubts = read_loss(data["loss"])
     loss, wrong, notes = _loss_of(stated, plan, counted, delta)
     wrong = [*_against_plan(data, plan, counted), *_against_words(data, plan, file), *wrong]
-    lower = _validate.non_negative(lower=data["epsilon"]["lower"])
+    lower = validate.non_negative(lower=data["epsilon"]["lower"])
     if lower > loss.epsilon(delta) * (1 + 1e-9):
         wrong.append(f"its lower bound {lower!r} is above what the run costs")
     return Stated(
@@ -126,11 +126,11 @@ def _against_plan(data: Mapping[str, Any], plan: Plan, counted: int) -> list[str
         )
         if said != planned
     ]
-    if _validate.integer(steps=data["steps"]) > counted:
+    if validate.integer(steps=data["steps"]) > counted:
         wrong.append(f"the model had {data['steps']} updates, of which {counted} were counted")
     if data["steps"] > plan.steps:
         wrong.append(f"the model had {data['steps']} updates, its plan has {plan.steps}")
-    promised = _validate.non_negative(epsilon=data["plan"]["epsilon"])
+    promised = validate.non_negative(epsilon=data["plan"]["epsilon"])
     least = plan.loss.epsilon_bounds(plan.delta).lower
     if promised < least:
         wrong.append(f"its plan promises epsilon {promised!r}, which its steps exceed: {least!r}")
@@ -168,7 +168,7 @@ def _against_words(data: Mapping[str, Any], plan: Plan, file: str | None) -> lis
         plan,
         data["counted_steps"],
         sampler=str(data["sampler"]),
-        lower=_validate.non_negative(lower=data["epsilon"]["lower"]),
+        lower=validate.non_negative(lower=data["epsilon"]["lower"]),
         upper=claimed_number(data, "epsilon"),
         delta=claimed_delta(data),
         adjacency=str(data["adjacency"]),

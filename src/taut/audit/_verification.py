@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from taut._rounding import round_down, round_up
+from taut._base.rounding import round_down, round_up
 from taut.accounting import Adjacency, Bounds, PrivacyLoss
 from taut.audit._gate import Gate, large_delta
 from taut.audit._stated import Stated

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import typer
 
 import taut
-from taut._rounding import round_down, round_up
+from taut._base.rounding import round_down, round_up
 from taut.errors import RunInUse, TautError
 
 NEGATIVE = 1

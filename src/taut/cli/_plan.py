@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from taut._rounding import round_up
+from taut._base.rounding import round_up
 from taut.cli._page import mistakes_explained, print_json, print_rows
 from taut.cli._run_options import EXAMPLES, SAMPLER, DeltaOption, JsonOption, complete_sampler
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import taut
-from taut._rounding import round_up
+from taut._base.rounding import round_up
 from taut.cli._page import json_numbers, mistakes_explained
 from taut.cli._run_options import EXAMPLES, SIGMA, DeltaOption, JsonOption
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from taut._rounding import round_down, round_up
+from taut._base.rounding import round_down, round_up
 from taut.cli._page import (
     INTERRUPTED,
     TERMINATED,

@@ -11,7 +11,8 @@ import numpy as np
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
-from taut import _validate
+from taut._base import validate
+from taut._base.registry import Strategy
 from taut.comparison._settings import Settings
 from taut.noise._public_vectors import Rows
 from taut.training import (
@@ -24,7 +25,6 @@ from taut.training import (
     Plan,
     TwiceSampling,
 )
-from taut.training._strategy import Strategy
 
 __all__ = [
     "USUAL",
@@ -148,7 +148,7 @@ class Hybrid(Arm):
     rank: int = 50
 
     def __post_init__(self) -> None:
-        _validate.positive_integer(rank=self.rank)
+        validate.positive_integer(rank=self.rank)
 
     def plan(self, settings: Settings, sizes: Mapping[str, int], public: Rows | None) -> Plan:
         if public is None:
@@ -176,7 +176,7 @@ class Mix(Arm):
     width: float = 2.0
 
     def __post_init__(self) -> None:
-        _validate.positive(width=self.width)
+        validate.positive(width=self.width)
 
     def plan(self, settings: Settings, sizes: Mapping[str, int], public: Rows | None) -> Plan:
         clipping = FlatClip(settings.norm)

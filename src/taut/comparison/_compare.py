@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from taut import _validate
+from taut._base import validate
 from taut.comparison._arms import Arm, arms_of
 from taut.comparison._comparison import Comparison
 from taut.comparison._prediction import Prediction, predict
@@ -88,8 +88,8 @@ def compare(
     rates, fixed = _learning_rates(learning_rates, kinds)
     tuning = len(places)
     if tuning_seeds is not None:
-        tuning = min(_validate.positive_integer(tuning_seeds=tuning_seeds), tuning)
-    _validate.positive(confidence=_validate.below_one(confidence=confidence))
+        tuning = min(validate.positive_integer(tuning_seeds=tuning_seeds), tuning)
+    validate.positive(confidence=validate.below_one(confidence=confidence))
     bench = _Bench(task, settings, kinds, places[0])
     directory = None if out_dir is None else Path(out_dir)
     identity = {"settings": settings.to_dict(), "task": task.fingerprint()}
@@ -211,8 +211,8 @@ def _finite_loss(found: Evaluation) -> float | None:
 
 def _seeds(given: int | Sequence[int]) -> tuple[int, ...]:
     if not isinstance(given, Sequence):
-        return tuple(range(_validate.positive_integer(seeds=given)))
-    found = tuple(_validate.integer(seeds=seed) for seed in given)
+        return tuple(range(validate.positive_integer(seeds=given)))
+    found = tuple(validate.integer(seeds=seed) for seed in given)
     if not found or len(set(found)) < len(found):
         raise ValueError(f"seeds must be different numbers, at least one, got seeds={given!r}")
     return found
@@ -228,8 +228,8 @@ def _learning_rates(
                 raise ValueError(
                     f"learning_rates must have one for every arm, got none for {arm.label!r}"
                 )
-        return (), {a.label: _validate.positive(learning_rates=given[a.label]) for a in arms}
-    found = tuple(_validate.positive(learning_rates=rate) for rate in given)
+        return (), {a.label: validate.positive(learning_rates=given[a.label]) for a in arms}
+    found = tuple(validate.positive(learning_rates=rate) for rate in given)
     if not found or len(set(found)) < len(found):
         raise ValueError(
             f"learning_rates must be different numbers, at least one, got learning_rates={given!r}"

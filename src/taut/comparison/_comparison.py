@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from taut._base.files import write_atomically
 from taut.accounting import PrivacyLoss
 from taut.comparison._markdown import markdown_table
 from taut.comparison._prediction import Prediction
@@ -18,7 +19,6 @@ from taut.comparison._run_file import Run
 from taut.comparison._settings import Settings
 from taut.comparison._statistics import Interval
 from taut.comparison._summary import ArmResult, Metric, metric_of, summarise
-from taut.training._checkpoint import write_atomically
 
 __all__ = ["EXPERIMENT", "Comparison"]
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Matrix
 from taut.noise import OneStep
-from taut.noise._clipping import Matrix
 from taut.noise._public_vectors import Rows
 from taut.training import (
     BasisNoise,
@@ -67,7 +67,7 @@ def clipped_gradients(clipping: Clipping, rows: Matrix, sizes: Mapping[str, int]
     if isinstance(clipping, RowClipping):
         return np.asarray(clipping.clip_rows(torch.tensor(rows)).numpy())
     if not isinstance(clipping, NormClipping):
-        raise _validate.WrongType(f"{clipping!r} clips neither by norms nor by coordinates")
+        raise validate.WrongType(f"{clipping!r} clips neither by norms nor by coordinates")
     groups = np.repeat(clipping.groups(list(sizes)), list(sizes.values()))
     members = [groups == group for group in range(max(groups) + 1)]
     squares = np.array([np.square(rows[:, inside]).sum(1) for inside in members])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from taut._rounding import round_up
+from taut._base.rounding import round_up
 from taut.comparison._arms import Arm, ArmSkipped, arms_of
 from taut.comparison._markdown import markdown_table
 from taut.comparison._measure import expected_step, noise_std

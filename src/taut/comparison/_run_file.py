@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from taut._base.file_lock import lock
 from taut.errors import UnsoundConfiguration
-from taut.training._file_lock import lock
 
 __all__ = ["Run", "RunFile"]
 

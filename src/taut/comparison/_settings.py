@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-from taut import _validate
+from taut._base import validate
 from taut.training import Clipping, Plan
 
 __all__ = ["Settings"]
@@ -49,10 +49,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("examples", "batch_size", "gradients"):
-            _validate.positive_integer(**{name: getattr(self, name)})
-        _validate.positive(epsilon=self.epsilon)
-        _validate.positive(delta=_validate.below_one(delta=self.delta))
-        _validate.positive(norm=self.norm)
+            validate.positive_integer(**{name: getattr(self, name)})
+        validate.positive(epsilon=self.epsilon)
+        validate.positive(delta=validate.below_one(delta=self.delta))
+        validate.positive(norm=self.norm)
         if self.batch_size > self.examples:
             raise ValueError(
                 f"batch_size must be at most examples={self.examples}, got "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from taut import _validate
+from taut._base import validate
 
 __all__ = ["Interval", "mean_interval"]
 
@@ -47,7 +47,7 @@ class Interval:
 
 def mean_interval(values: Sequence[float], confidence: float) -> Interval:
     """Return the mean of values with Student's interval."""
-    level = _validate.positive(confidence=_validate.below_one(confidence=confidence))
+    level = validate.positive(confidence=validate.below_one(confidence=confidence))
     table = np.asarray(values, dtype=np.float64)
     mean, count = float(table.mean()), len(table)
     if count < 2 or not np.isfinite(table).all():

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from torch.utils.data import Subset, TensorDataset, default_collate
 
-from taut import _validate
+from taut._base import validate
 from taut.comparison._arms import MakeOptimizer
 from taut.errors import UnsoundConfiguration
 from taut.noise._public_vectors import Rows
@@ -89,7 +89,7 @@ class Task:
 
     def __post_init__(self) -> None:
         if isinstance(self.model, nn.Module) or not callable(self.model):
-            raise _validate.WrongType(
+            raise validate.WrongType(
                 "model must be a function that makes a new model for every run, got "
                 f"{type(self.model).__name__}; write model=lambda: ..."
             )
@@ -111,7 +111,7 @@ class Task:
         with seeded(seed):
             model = self.model()
         if not isinstance(model, nn.Module):
-            raise _validate.WrongType(
+            raise validate.WrongType(
                 f"model must make a torch.nn.Module, got {type(model).__name__}"
             )
         return model

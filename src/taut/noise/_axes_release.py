@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from taut.noise._clipping import Matrix, Vector
+from taut._base.arrays import Matrix, Vector
 from taut.noise._exact_release import STANDARD_NORMAL, GridRelease, RoundedNoise
 from taut.noise._fixed_point import FixedPoint, column_sums, fixed_point, in_chunks
 from taut.noise._grid_values import in_steps

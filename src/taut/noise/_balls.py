@@ -10,17 +10,9 @@ from typing import Self
 
 import numpy as np
 
-from taut import _validate
-from taut.noise._clipping import (
-    Matrix,
-    Vector,
-    clip_l2,
-    clip_linf,
-    clip_lp,
-    project_l1,
-    project_l2_box,
-    row_norms,
-)
+from taut._base import validate
+from taut._base.arrays import Matrix, Vector
+from taut.noise._clipping import clip_l2, clip_linf, clip_lp, project_l1, project_l2_box, row_norms
 from taut.noise._sets import Outline, SensitivitySet
 
 __all__ = ["L1Ball", "L2Ball", "LInfBall", "LpIntersection"]
@@ -78,8 +70,8 @@ class LpIntersection(SensitivitySet):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("dimension", _validate.positive_integer(dimension=self.dimension))
-        given = {_exponent(p): _validate.positive(radius=c) for p, c in dict(self.radii).items()}
+        self._set("dimension", validate.positive_integer(dimension=self.dimension))
+        given = {_exponent(p): validate.positive(radius=c) for p, c in dict(self.radii).items()}
         if not given:
             raise ValueError("radii must name at least one norm, got an empty mapping")
         tight = _tightened(given, self.dimension)
@@ -165,8 +157,8 @@ class _Ball(SensitivitySet):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("dimension", _validate.positive_integer(dimension=self.dimension))
-        self._set("radius", _validate.positive(radius=self.radius))
+        self._set("dimension", validate.positive_integer(dimension=self.dimension))
+        self._set("radius", validate.positive(radius=self.radius))
 
     def reach(self) -> Vector:
         """Return the radius for every coordinate."""
@@ -261,7 +253,7 @@ class LInfBall(_Ball):
 def _exponent(p: float) -> float:
     if p == math.inf:
         return math.inf
-    return _validate.positive(p=p)
+    return validate.positive(p=p)
 
 
 def _largest(p: float, c: float, d: int) -> float:

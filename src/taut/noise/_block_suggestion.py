@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Matrix, Vector
 from taut.noise._balls import L2Ball
 from taut.noise._blocks import Blocks
-from taut.noise._clipping import Matrix, Vector, row_norms
+from taut.noise._clipping import row_norms
 from taut.noise._optimal_gaussian import optimal_gaussian
 from taut.noise._subspaces import Subspaces, random_rotation
 
@@ -113,7 +114,7 @@ def suggest_blocks(
     """
     if allocation not in ALLOCATIONS:
         raise ValueError(f"allocation must be one of {ALLOCATIONS}, got allocation={allocation!r}")
-    level = _validate.positive(quantile=_validate.probability(quantile=quantile))
+    level = validate.positive(quantile=validate.probability(quantile=quantile))
     known = spaces.basis.shape[1]
     edges = np.cumsum(spaces.ranks)
     parts = np.split(coefficients[:, :known], edges[edges < known], axis=1)

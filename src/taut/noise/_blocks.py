@@ -10,11 +10,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency
-from taut.noise._clipping import Matrix, Vector, project_l2_box, resized, row_norms
+from taut.noise._clipping import project_l2_box, resized, row_norms
 from taut.noise._fixed_point import coefficients, combined, fine_axes, moderate
-from taut.noise._real_numbers import real_numbers
 from taut.noise._sets import (
     SMALLEST_IN_BASIS,
     Outline,
@@ -89,9 +89,9 @@ class Blocks(SensitivitySet):
     ) -> None:
         self._begin(adjacency, source)
         self._set("allow_zero", bool(allow_zero))
-        self._set("ranks", tuple(_validate.positive_integer(rank=rank) for rank in ranks))
+        self._set("ranks", tuple(validate.positive_integer(rank=rank) for rank in ranks))
         self._set("l2", self._per_block(frozen_vector(l2, "l2", allow_zero=self.allow_zero), "l2"))
-        self._set("cap", None if cap is None else _validate.positive(cap=cap))
+        self._set("cap", None if cap is None else validate.positive(cap=cap))
         self._set("dimension", self._whole(basis, dimension))
         self._set("basis", None if basis is None else self._fitting(basis))
         self._set("linf", None if linf is None else self._entry_bounds(linf))
@@ -207,7 +207,7 @@ class Blocks(SensitivitySet):
         total = sum(self.ranks)
         if basis is not None and np.ndim(basis) == 2 and dimension is None:
             dimension = int(np.shape(basis)[0])
-        if dimension is not None and total != _validate.positive_integer(dimension=dimension):
+        if dimension is not None and total != validate.positive_integer(dimension=dimension):
             raise ValueError(
                 f"ranks must sum to the dimension {dimension}, got {total}; "
                 "add a block for the rest"

@@ -11,9 +11,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency
-from taut.noise._clipping import Matrix, Vector, clip_linf, clip_lp, project_l2_box, row_norms
+from taut.noise._clipping import clip_linf, clip_lp, project_l2_box, row_norms
 from taut.noise._fixed_point import fine_axes, moderate
 from taut.noise._named_tables import checked_names
 from taut.noise._sets import (
@@ -90,8 +91,8 @@ class Box(SensitivitySet):
         self._set("dimension", self.widths.size)
         self._set("columns", None if names is None else checked_names(names, self.dimension))
         self._set("basis", None if basis is None else self._full_basis(basis))
-        self._set("l2", None if l2 is None else _validate.positive(l2=l2))
-        self._set("l1", None if l1 is None else _validate.positive(l1=l1))
+        self._set("l2", None if l2 is None else validate.positive(l2=l2))
+        self._set("l1", None if l1 is None else validate.positive(l1=l1))
         self._tighten()
         if self.basis is not None:
             refuse_thin(self.widths, "widths", self.max_l2)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
-from taut.noise._clipping import Vector, row_norms
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut.noise._clipping import row_norms
 from taut.noise._public_vectors import Provenance, portions, public_rows
 
 __all__ = ["ClipNormAdvice", "advise_clip_norm", "estimate_kappa"]
@@ -93,12 +94,12 @@ def advise_clip_norm(
         >>> round(advice.norm, 4)
         12.2445
     """
-    scale = _validate.positive(kappa=kappa)
-    n = _validate.positive_integer(examples=examples)
-    d = _validate.positive_integer(parameters=parameters)
-    level = _validate.positive(delta=_validate.below_one(delta=delta))
-    gap = _validate.positive(excess_loss=excess_loss) * _validate.positive(smoothness=smoothness)
-    noise = math.sqrt(gap * d * math.log(1 / level)) / (n * _validate.positive(epsilon=epsilon))
+    scale = validate.positive(kappa=kappa)
+    n = validate.positive_integer(examples=examples)
+    d = validate.positive_integer(parameters=parameters)
+    level = validate.positive(delta=validate.below_one(delta=delta))
+    gap = validate.positive(excess_loss=excess_loss) * validate.positive(smoothness=smoothness)
+    noise = math.sqrt(gap * d * math.log(1 / level)) / (n * validate.positive(epsilon=epsilon))
     wanted = 0.4 - math.log(noise)
     least = 4 * scale * math.log(10)
 

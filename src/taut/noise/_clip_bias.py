@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
-from taut.noise._clipping import Vector, clip_l2, row_norms
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut.noise._clipping import clip_l2, row_norms
 from taut.noise._public_vectors import Provenance, as_provenance, portions, public_rows
 
 __all__ = ["ClipBias", "ClipBiasReport", "clipped_descent", "explore_clip_bias"]
@@ -112,7 +113,7 @@ def explore_clip_bias(
         -1.0 1.0
     """
     table = public_rows(vectors, provenance)
-    bounds = [_validate.positive(norm=norm) for norm in norms]
+    bounds = [validate.positive(norm=norm) for norm in norms]
     if not bounds:
         raise ValueError("norms must hold at least one number, got none")
     mean = table.mean(axis=0, dtype=np.float64)
@@ -170,8 +171,8 @@ def clipped_descent(
         -10.0 -10.0 5.0 15.0 20.0
     """
     points = public_rows(optima, provenance).astype(np.float64)
-    bound = _validate.positive(norm=norm)
-    close = bound * _validate.positive(tolerance=tolerance)
+    bound = validate.positive(norm=norm)
+    close = bound * validate.positive(tolerance=tolerance)
     place = points.mean(axis=0) if start is None else np.array(start, dtype=np.float64)
     if place.shape != points.shape[1:]:
         raise ValueError(

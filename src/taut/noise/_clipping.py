@@ -9,15 +9,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from taut import _validate
-from taut.noise._real_numbers import real_numbers
+from taut._base import validate
+from taut._base.arrays import Matrix, Vector, real_numbers
 
 __all__ = [
     "NON_FINITE",
-    "Matrix",
-    "Vector",
     "as_table",
     "clip_l2",
     "clip_l2_then_linf",
@@ -29,8 +27,6 @@ __all__ = [
     "row_norms",
 ]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 _FAR = 2.0**400  # radii: the square of the inverse is a double
 _ALL_EXPONENTS = 2200  # more than lie between the largest double and the smallest
 NON_FINITE = ("zero", "raise")
@@ -98,7 +94,7 @@ def clip_lp(rows: Matrix, p: float, radius: float) -> Matrix:
     """Scale every row that is longer than ``radius`` in l_p down to it (the zero row stays)."""
     if not p > 0:
         raise ValueError(f"p must be greater than 0 (inf is allowed), got p={p!r}")
-    return resized(rows, p, np.full(len(rows), _validate.positive(radius=radius)))
+    return resized(rows, p, np.full(len(rows), validate.positive(radius=radius)))
 
 
 def clip_l2(rows: Matrix, radius: float) -> Matrix:
@@ -117,7 +113,7 @@ def clip_l2_then_linf(rows: Matrix, radius: float, bound: float) -> Matrix:
 
     The result obeys both bounds, yet is shorter than the projection, `project_l2_box`.
     """
-    return clip_linf(clip_l2(rows, radius), _validate.positive(bound=bound))
+    return clip_linf(clip_l2(rows, radius), validate.positive(bound=bound))
 
 
 def project_l1(rows: Matrix, radius: float) -> Matrix:

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from taut import _validate
+from taut._base import validate
 from taut.noise._secure import (
     RandomSource,
     Words,
@@ -82,7 +82,7 @@ def discrete_gaussian_noise(
         squared = _positive_rational(variance=variance)
     if squared > _LARGEST**2:
         raise ValueError("sigma must be at most 2^50 units; count in larger units")
-    return _sampler(_Gaussian(squared)).draw(_validate.integer(size=size), _source(generator))
+    return _sampler(_Gaussian(squared)).draw(validate.integer(size=size), _source(generator))
 
 
 def discrete_laplace_noise(
@@ -109,7 +109,7 @@ def discrete_laplace_noise(
     rational = _positive_rational(scale=scale)
     if rational > _LARGEST:
         raise ValueError("scale must be at most 2^50 units; count in larger units")
-    return _sampler(_Laplace(rational)).draw(_validate.integer(size=size), _source(generator))
+    return _sampler(_Laplace(rational)).draw(validate.integer(size=size), _source(generator))
 
 
 class _Shape(ABC):
@@ -346,7 +346,7 @@ def _source(generator: RandomSource | None) -> RandomSource:
     if generator is None:
         return default_generator()
     if not isinstance(generator, RandomSource):
-        raise _validate.WrongType(
+        raise validate.WrongType(
             f"generator must be a RandomSource, got generator={generator!r}; leave it out for the "
             "secure one, or use SeededForExperiments(seed) in experiments"
         )

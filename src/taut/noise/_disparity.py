@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
 from taut.accounting._budgets import gaussian_mu, positive_delta
 from taut.noise._sets import frozen_vector
 
@@ -74,7 +74,7 @@ def laplace_threshold(epsilon: float, delta: float) -> float:
         >>> round(laplace_threshold(0.5, 1e-6), 3)
         8.116
     """
-    at, level = _validate.positive(epsilon=epsilon), positive_delta(delta=delta)
+    at, level = validate.positive(epsilon=epsilon), positive_delta(delta=delta)
     return (at / gaussian_mu(at, level)) ** 2 / 2
 
 

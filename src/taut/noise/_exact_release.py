@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from taut.noise._clipping import Matrix, Vector
+from taut._base.arrays import Matrix, Vector
 from taut.noise._grid_values import GridValue, Integers, exact_sum, exact_value
 from taut.noise._normal_tail import normal_tail_bounds
 from taut.noise._secure import RandomSource, Words, exp_bounds

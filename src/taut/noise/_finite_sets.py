@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency
-from taut.noise._clipping import Matrix, Vector, row_norms
-from taut.noise._real_numbers import real_numbers
+from taut.noise._clipping import row_norms
 from taut.noise._sets import SensitivitySet, Source
 
 __all__ = ["FiniteSet", "Polytope"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taut.noise._clipping import Matrix, Vector
+from taut._base.arrays import Matrix, Vector
 
 __all__ = ["Solution", "largest_quadratic", "least_trace", "least_worst", "span_of", "step_within"]
 

@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
+from taut._base.arrays import Matrix, Vector
 from taut.accounting import PrivacyLoss, gaussian
 from taut.noise._axes_release import AxesRelease
-from taut.noise._clipping import Matrix, Vector
 from taut.noise._exact_release import STANDARD_NORMAL, GridRelease, RoundedNoise
 from taut.noise._mechanism import NoiseMechanism
 from taut.noise._secure import RandomSource, default_generator

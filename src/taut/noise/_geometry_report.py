@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Matrix, Vector
 from taut.noise._block_suggestion import BlockSuggestion, suggest_blocks
-from taut.noise._clipping import Matrix, Vector, row_norms
+from taut.noise._clipping import row_norms
 from taut.noise._public_vectors import Provenance, Rows, as_provenance, portions, public_rows
 from taut.noise._reductions import mean_magnitudes
 from taut.noise._second_moment import PrivateSecondMoment
@@ -205,7 +206,7 @@ def geometry_report(
             f"vectors must be at least 4, two to look and two to check, got {len(rows)}"
         )
     norms = np.concatenate([row_norms(part, 2.0) for part in portions(rows)])
-    radius = float(np.median(norms)) if clip is None else _validate.positive(clip=clip)
+    radius = float(np.median(norms)) if clip is None else validate.positive(clip=clip)
     if not radius > 0:
         raise ValueError("clip must be given where half of the vectors are zero")
     factors = np.minimum(1.0, radius / np.where(norms > 0, norms, 1.0))
@@ -250,7 +251,7 @@ def _from_moment(
         drowned = ()
         known = max(1, min(int(np.count_nonzero(inside)), dimension - 1))
         spaces, inside = spaces.split([known]), inside[:known]
-    radius = moment.clip if clip is None else _validate.positive(clip=clip)
+    radius = moment.clip if clip is None else validate.positive(clip=clip)
     diagonal = np.maximum(np.diagonal(moment.matrix), 0.0)
     whole = float(np.trace(moment.matrix))
     if not whole > 0:

@@ -7,16 +7,16 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.errors import UnsoundConfiguration
 from taut.noise._balls import L1Ball, L2Ball
-from taut.noise._clipping import Matrix, Vector, row_norms
+from taut.noise._clipping import row_norms
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._fixed_point import fine_axes, fixed_point, in_chunks
 from taut.noise._gaussian_noise import GaussianNoise
 from taut.noise._levelling import ROOM
 from taut.noise._magnitudes import within_floats
 from taut.noise._mechanism import Certificate
-from taut.noise._real_numbers import real_numbers
 from taut.noise._sets import SensitivitySet
 
 __all__ = ["gaussian_with_covariance"]

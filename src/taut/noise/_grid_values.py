@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from taut.noise._clipping import Matrix, Vector
+from taut._base.arrays import Matrix, Vector
 from taut.noise._fixed_point import FixedPoint
 
 __all__ = ["MOST_STEPS", "GridValue", "Integers", "exact_sum", "exact_value", "in_steps"]

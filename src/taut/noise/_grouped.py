@@ -14,12 +14,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.accounting import PrivacyLoss, pure, zero
 from taut.errors import UnsoundConfiguration
 from taut.noise._balls import LInfBall
 from taut.noise._boxes import Box
-from taut.noise._clipping import Vector
 from taut.noise._exact_release import GridRelease
 from taut.noise._grouped_release import grouped_release
 from taut.noise._l1_outline import refuse_basis
@@ -135,7 +135,7 @@ def grouped_linf(
             f"{type(sensitivity).__name__}; use optimal_laplace, or a box around the set"
         )
     refuse_basis(sensitivity)
-    target = _validate.positive(epsilon=epsilon)
+    target = validate.positive(epsilon=epsilon)
     widths = _widths(sensitivity)
     # A part below 1e-140 of the largest counts as that much, where squares are within floats.
     roots = widths * np.sqrt(coordinate_weights(weights, widths.size))

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from taut.noise._clipping import Vector
+from taut._base.arrays import Vector
 from taut.noise._exact_release import ExactRelease
 from taut.noise._grid_values import GridValue, Integers
 from taut.noise._open_draws import OpenLength, OpenUniform, rounded_alike

@@ -10,9 +10,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency
-from taut.noise._clipping import Matrix, Vector, row_norms
+from taut.noise._clipping import row_norms
 from taut.noise._named_tables import checked_names
 from taut.noise._sets import Outline, SensitivitySet, Source
 
@@ -63,11 +64,11 @@ class Histogram(SensitivitySet):
     ) -> None:
         self._begin(adjacency, source)
         names = None if isinstance(cells, int | np.integer | float) else tuple(cells)
-        size = _validate.positive_integer(cells=cells if names is None else len(names))
+        size = validate.positive_integer(cells=cells if names is None else len(names))
         self._set("cells", size)
         self._set("dimension", size)
         self._set("columns", None if names is None else checked_names(names, size))
-        self._set("per_record", _validate.positive_integer(per_record=per_record))
+        self._set("per_record", validate.positive_integer(per_record=per_record))
         if self.per_record > size:
             raise ValueError(f"per_record must be at most the {size} cells, got {self.per_record}")
         if self.adjacency is Adjacency.REPLACE:

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from taut._base.arrays import Vector
 from taut.accounting import PrivacyLoss, discrete_laplace, pure
-from taut.noise._clipping import Vector
 from taut.noise._discrete import discrete_laplace_noise
 from taut.noise._exact_release import ExactRelease
 from taut.noise._grid_values import GridValue

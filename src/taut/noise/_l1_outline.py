@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
+from taut._base.arrays import Vector
 from taut.errors import UnsoundConfiguration
 from taut.noise._balls import L1Ball, L2Ball, LInfBall, LpIntersection
 from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
-from taut.noise._clipping import Vector
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._histogram import Histogram
 from taut.noise._levelling import largest_ratio_bound, whitened_radius

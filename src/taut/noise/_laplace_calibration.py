@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from taut.noise._clipping import Vector
+from taut._base.arrays import Vector
 from taut.noise._laplace_loss import loss_of_ratios, worst_ratios
 from taut.noise._sets import SensitivitySet
 

@@ -15,10 +15,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from taut._base.arrays import Vector
 from taut.accounting import PrivacyLoss, laplace, zero
 from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
-from taut.noise._clipping import Vector
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._l1_outline import l1_outline, l1_radius
 from taut.noise._products import Product, parts_of

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from taut._base.arrays import Vector
 from taut.accounting import PrivacyLoss
 from taut.errors import UnsoundConfiguration
-from taut.noise._clipping import Vector
 from taut.noise._exact_release import STANDARD_LAPLACE, GridRelease, RoundedNoise
 from taut.noise._l1_outline import l1_outline, l1_radius, refuse_basis
 from taut.noise._laplace_loss import loss_of_ratios, worst_ratios

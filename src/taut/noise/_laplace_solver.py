@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.noise._clipping import Matrix, Vector
+from taut._base.arrays import Matrix, Vector
 from taut.noise._finite_solver import step_within
 
 __all__ = ["least_laplace"]

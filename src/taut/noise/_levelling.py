@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from taut._base.arrays import Vector
 from taut.errors import UnsoundConfiguration
-from taut.noise._clipping import Vector
 from taut.noise._sets import Outline
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from taut._validate import WrongType
+from taut._base.validate import WrongType
 from taut.errors import InfeasibleBudget
 from taut.noise._mechanism import NoiseMechanism
 from taut.noise._sets import SensitivitySet

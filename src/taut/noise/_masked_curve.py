@@ -7,15 +7,13 @@ In floating point and rounded to no side: it guides a search, whose outcome is a
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, xlog1py, xlogy
 
+from taut._base.arrays import Vector
 from taut.accounting._vertex import Vertex
 from taut.accounting.renyi._sums import log_expm1
 
 __all__ = ["MaskedCurve"]
-
-Vector = NDArray[np.float64]
 
 
 class MaskedCurve:

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.accounting import PrivacyLoss, calibrate, renyi, twice_sampled_blocks
 from taut.accounting._vertex import vertex
 from taut.noise._masked_curve import MaskedCurve
 
 __all__ = ["MaskedBlocks", "MaskedNoise", "optimal_masked_noise"]
 
-Vector = NDArray[np.float64]
 
 _MOST_BLOCKS = 64  # beyond, the proportions without masks are kept
 _ORDERS = 60  # how far the best order is looked for
@@ -237,23 +236,23 @@ def optimal_masked_noise(
         (True, True)
     """
     blocks = MaskedBlocks(
-        tuple(_validate.positive_integer(ranks=rank) for rank in ranks),
-        tuple(_validate.positive(l2=radius) for radius in l2),
-        tuple(_validate.positive(linf=bound) for bound in linf),
-        _validate.probability(record_rate=record_rate),
-        _validate.probability(coordinate_rate=coordinate_rate),
-        _validate.positive_integer(steps=steps),
+        tuple(validate.positive_integer(ranks=rank) for rank in ranks),
+        tuple(validate.positive(l2=radius) for radius in l2),
+        tuple(validate.positive(linf=bound) for bound in linf),
+        validate.probability(record_rate=record_rate),
+        validate.probability(coordinate_rate=coordinate_rate),
+        validate.positive_integer(steps=steps),
         tuple(ranks),
         (1.0,) * len(ranks)
         if weights is None
-        else tuple(_validate.positive(weights=weight) for weight in weights),
+        else tuple(validate.positive(weights=weight) for weight in weights),
     )
     if not len(blocks.ranks) == len(blocks.l2) == len(blocks.linf) == len(blocks.weights) > 0:
         raise ValueError(
             f"l2, linf and weights must hold one number for each of {len(ranks)} blocks"
         )
-    promise = _validate.positive(epsilon=epsilon)
-    level = _validate.below_one(delta=delta)
+    promise = validate.positive(epsilon=epsilon)
+    level = validate.below_one(delta=delta)
     start = blocks.certified(blocks.proportions, promise, level)
     best = blocks.certified(blocks.least(start, promise, level), promise, level)
     chosen = min(best, start, key=blocks.total)

@@ -10,11 +10,10 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from taut._base.arrays import Vector, real_numbers
 from taut.accounting import PrivacyLoss
-from taut.noise._clipping import Vector
 from taut.noise._exact_release import GridRelease
 from taut.noise._named_tables import NamedTable, arranged, by_name
-from taut.noise._real_numbers import real_numbers
 from taut.noise._secure import RandomSource, default_generator
 from taut.noise._sets import SensitivitySet
 

@@ -10,8 +10,7 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from taut.noise._clipping import Vector
-from taut.noise._real_numbers import real_numbers
+from taut._base.arrays import Vector, real_numbers
 
 __all__ = ["DataFrame", "NamedTable", "arranged", "by_name", "checked_names"]
 

@@ -7,11 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector, real_numbers
 from taut.noise._blocks import Blocks
-from taut.noise._clipping import Vector
 from taut.noise._products import Product
-from taut.noise._real_numbers import real_numbers
 from taut.noise._sets import Outline, SensitivitySet, checked_vector
 
 __all__ = [
@@ -32,7 +31,7 @@ def checked_power(objective: str, power: float) -> float:
     """Return the power, if it goes with the objective."""
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {OBJECTIVES}, got objective={objective!r}")
-    p = _validate.positive(power=power)
+    p = validate.positive(power=power)
     if p > _MOST_POWER:
         raise ValueError(
             f"power must be at most {_MOST_POWER:g}, got power={power!r}; for the largest error "

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency
 from taut.errors import AdjacencyMismatch, UnsoundConfiguration
 from taut.noise._blocks import Blocks
-from taut.noise._clipping import Matrix, Vector, row_norms
+from taut.noise._clipping import row_norms
 from taut.noise._gaussian_noise import GaussianNoise
 from taut.noise._optimal_gaussian import optimal_gaussian
 from taut.noise._public_vectors import Provenance, public_rows
@@ -98,8 +99,8 @@ def one_step(
         0.072 0.0212
     """
     table = public_rows(vectors, provenance).astype(np.float64)
-    q = _validate.positive(rate=_validate.probability(rate=rate))
-    z = _validate.positive(multiplier=multiplier)
+    q = validate.positive(rate=validate.probability(rate=rate))
+    z = validate.positive(multiplier=multiplier)
     noises = {name: _noise(name, given, z) for name, given in mechanisms.items()}
     relations = {noise.sensitivity.adjacency for noise in noises.values()}
     if len(relations) > 1:

@@ -8,12 +8,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Matrix, Vector
 from taut.accounting._budgets import gaussian_mu, positive_delta
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
-from taut.noise._clipping import Matrix, Vector, row_norms
+from taut.noise._clipping import row_norms
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._finite_solver import (
     Solution,
@@ -146,13 +147,13 @@ def gaussian_with_scales(sensitivity: SensitivitySet, scales: ArrayLike) -> Gaus
 def _multiplier(epsilon: float | None, delta: float | None, multiplier: float | None) -> float:
     """Return 1 / mu for the target, rounded up."""
     if multiplier is not None and epsilon is None and delta is None:
-        return _validate.positive(multiplier=multiplier)
+        return validate.positive(multiplier=multiplier)
     if multiplier is not None or epsilon is None or delta is None:
         raise ValueError(
             "give either epsilon and delta, or multiplier, got "
             f"epsilon={epsilon!r}, delta={delta!r}, multiplier={multiplier!r}"
         )
-    mu = gaussian_mu(_validate.non_negative(epsilon=epsilon), positive_delta(delta=delta))
+    mu = gaussian_mu(validate.non_negative(epsilon=epsilon), positive_delta(delta=delta))
     if not mu > 1e-300:
         raise InfeasibleBudget(
             f"no Gaussian noise within floating point keeps epsilon={epsilon!r} at "

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.errors import UnsoundConfiguration
-from taut.noise._clipping import Vector
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._l1_outline import l1_outline, l1_radius, rooted
 from taut.noise._laplace_calibration import calibrated
@@ -120,7 +120,7 @@ def optimal_laplace(
     p = checked_power(objective, power)
     if accounting not in ACCOUNTINGS:
         raise ValueError(f"accounting must be one of {ACCOUNTINGS}, got accounting={accounting!r}")
-    target, level = _validate.positive(epsilon=epsilon), _validate.below_one(delta=delta)
+    target, level = validate.positive(epsilon=epsilon), validate.below_one(delta=delta)
     shape = laplace_shape(sensitivity, objective, weights, p)
     budget = target - math.log1p(-level) * (accounting == "corollary6")
     pure = _pure(sensitivity, objective, shape, budget)

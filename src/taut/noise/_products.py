@@ -11,10 +11,10 @@ from typing import Self
 
 import numpy as np
 
+from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency
 from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
-from taut.noise._clipping import Matrix, Vector
 from taut.noise._finite_sets import FiniteSet, Polytope
 from taut.noise._ranges import CentredRanges
 from taut.noise._sets import Outline, SensitivitySet, Source

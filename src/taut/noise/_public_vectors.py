@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from taut._base.arrays import Matrix
 from taut.errors import UnsoundConfiguration
-from taut.noise._clipping import Matrix
 
 __all__ = ["Provenance", "Rows", "as_provenance", "portions", "public_rows"]
 

@@ -10,12 +10,12 @@ from typing import NoReturn, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency
 from taut.errors import UnsoundConfiguration
 from taut.noise._boxes import Box
-from taut.noise._clipping import Matrix, Vector, as_table
+from taut.noise._clipping import as_table
 from taut.noise._named_tables import NamedTable, arranged, by_name, checked_names
-from taut.noise._real_numbers import real_numbers
 from taut.noise._sets import Source, checked_vector
 
 __all__ = ["CentredRanges", "Ranges"]

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.errors import TautError
 from taut.noise._balls import L1Ball, LInfBall
 from taut.noise._baselines import iid_gaussian, iid_laplace, spr_gaussian, spr_laplace
 from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
-from taut.noise._clipping import Vector
 from taut.noise._disparity import Disparity, disparity, laplace_threshold
 from taut.noise._grouped import GroupedNoise, grouped_linf
 from taut.noise._histogram import Histogram
@@ -160,8 +160,8 @@ def recommend(
         True
     """
     check_size(sensitivity)
-    epsilon = _validate.positive(epsilon=epsilon)
-    if not 0 <= _validate.finite(delta=delta) < 1:
+    epsilon = validate.positive(epsilon=epsilon)
+    if not 0 <= validate.finite(delta=delta) < 1:
         raise ValueError(f"delta must lie in [0, 1), got delta={delta!r}")
     p = checked_power(objective, power)
     aim = _Aim(objective, weights, _by_coordinate(weights, sensitivity), p, sensitivity)

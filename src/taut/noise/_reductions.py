@@ -10,8 +10,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from taut import _validate
-from taut.noise._clipping import Matrix, Vector, as_table
+from taut._base import validate
+from taut._base.arrays import Matrix, Vector
+from taut.noise._clipping import as_table
 from taut.noise._public_vectors import Provenance, Rows, portions, public_rows
 from taut.noise._sets import orthonormal
 
@@ -34,7 +35,7 @@ def top_beta_mask(
         >>> top_beta_sparsify([[1, 2, 3, 4]], mask)
         array([[1., 0., 3., 0.]])
     """
-    share = _validate.positive(beta=beta)
+    share = validate.positive(beta=beta)
     if share > 1:
         raise ValueError(f"beta must be a share of the coordinates in (0, 1], got beta={beta!r}")
     sizes = mean_magnitudes(public_rows(vectors, provenance))

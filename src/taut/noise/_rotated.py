@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from taut._base.arrays import Matrix, Vector
 from taut.noise._blocks import Blocks
 from taut.noise._boxes import Box
-from taut.noise._clipping import Matrix, Vector
 from taut.noise._levelling import unit_scales
 from taut.noise._objectives import block_weights, coordinate_weights, relative_weights
 from taut.noise._sets import Outline

@@ -12,21 +12,19 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector, real_numbers
 from taut.accounting import Adjacency, PrivacyLoss, discrete_gaussian, from_rdp
 from taut.accounting._adjacency import as_adjacency
 from taut.noise._discrete import discrete_gaussian_noise
-from taut.noise._real_numbers import real_numbers
 from taut.noise._secure import RandomSource
 
 __all__ = ["GridGaussian", "grid_gaussian", "largest_squared_steps"]
 
-Vector: TypeAlias = NDArray[np.float64]
 
 _MOST_STEPS = 2.0**52  # of a value: multiples of the grid and their halves are exact below
 _EXACT_SCALE = 10_000  # grid steps of sigma up to which an exact pair is quickly asked
@@ -52,11 +50,11 @@ class GridGaussian:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        _validate.positive(sigma=self.sigma)
-        _validate.positive(sensitivity=self.sensitivity)
-        _validate.positive_integer(dimension=self.dimension)
+        validate.positive(sigma=self.sigma)
+        validate.positive(sensitivity=self.sensitivity)
+        validate.positive_integer(dimension=self.dimension)
         _check_grid(self.grid)
-        if not self.grid / 2 <= _validate.positive(bound=self.bound) <= self.grid * _MOST_STEPS:
+        if not self.grid / 2 <= validate.positive(bound=self.bound) <= self.grid * _MOST_STEPS:
             raise ValueError(
                 f"bound must lie between half a grid step and 2^52 steps of {self.grid!r}, got "
                 f"bound={self.bound!r}; choose another grid"
@@ -183,11 +181,11 @@ def grid_gaussian(
         >>> bool((released % 1 == 0).all()), round(counts.loss.epsilon(delta=1e-6), 4)
         (True, 1.0634)
     """
-    sigma = _validate.positive(sigma=sigma)
-    sensitivity = _validate.positive(sensitivity=sensitivity)
-    dimension = _validate.positive_integer(dimension=dimension)
+    sigma = validate.positive(sigma=sigma)
+    sensitivity = validate.positive(sensitivity=sensitivity)
+    dimension = validate.positive_integer(dimension=dimension)
     step = _default_grid(sigma, sensitivity, dimension) if grid is None else _check_grid(grid)
-    reach = step * _MOST_STEPS if bound is None else _validate.positive(bound=bound)
+    reach = step * _MOST_STEPS if bound is None else validate.positive(bound=bound)
     relation = as_adjacency(adjacency)
     return GridGaussian(
         sigma, sensitivity, dimension, step, reach, bool(on_grid), relation, generator
@@ -229,7 +227,7 @@ def _default_grid(sigma: float, sensitivity: float, dimension: int) -> float:
 
 
 def _check_grid(grid: float) -> float:
-    step = _validate.positive(grid=grid)
+    step = validate.positive(grid=grid)
     mantissa, exponent = math.frexp(step)
     if mantissa != 0.5 or not -900 <= exponent <= 900:
         near = math.ldexp(1.0, max(-900, min(exponent, 900)) - 1)
@@ -245,7 +243,7 @@ def _checked(value: ArrayLike, dimension: int) -> Vector:
     result = real_numbers(value, "value")
     array = np.asarray(value)
     if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
-        raise _validate.WrongType(
+        raise validate.WrongType(
             f"value must hold real numbers of at most 64 bits, got dtype {array.dtype}; "
             "convert it with numpy.asarray(value, dtype=float)"
         )

@@ -9,18 +9,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency, PrivacyLoss
 from taut.accounting._adjacency import as_adjacency
 from taut.noise._balls import L2Ball
-from taut.noise._clipping import Matrix, Vector
 from taut.noise._exact_release import STANDARD_NORMAL, RoundedNoise
 from taut.noise._fixed_point import FixedPoint, second_moments
 from taut.noise._gaussian_noise import GaussianNoise
 from taut.noise._grid_values import in_steps
 from taut.noise._optimal_gaussian import optimal_gaussian
 from taut.noise._public_vectors import Provenance
-from taut.noise._real_numbers import real_numbers
 from taut.noise._secure import RandomSource, default_generator
 from taut.noise._sets import Source, orthonormal
 from taut.noise._subspaces import Subspaces, with_complement
@@ -71,7 +70,7 @@ class PrivateSecondMoment:
         An eigenvalue below `noise_level` tells nothing about its eigenvector; `Subspaces.notes`
         says from where on.
         """
-        wanted = tuple(_validate.positive_integer(rank=rank) for rank in ranks)
+        wanted = tuple(validate.positive_integer(rank=rank) for rank in ranks)
         dimension = len(self.matrix)
         if not 0 < sum(wanted) <= dimension:
             raise ValueError(f"ranks must sum to between 1 and {dimension}, got {sum(wanted)}")
@@ -135,7 +134,7 @@ def private_second_moment(
         >>> moment.loss.epsilon(delta=1e-6) <= 1.0
         True
     """
-    radius = _validate.positive(clip=clip)
+    radius = validate.positive(clip=clip)
     if not 1 / _LARGEST <= radius <= _LARGEST:
         raise ValueError(
             f"clip must lie between {1 / _LARGEST:g} and {_LARGEST:g}, got clip={clip!r}; count in "

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from taut import _validate
+from taut._base import validate
 
 __all__ = [
     "RandomSource",
@@ -130,7 +130,7 @@ class RandomSource(ABC):
             ValueError: if ``bound`` is outside its range or ``size`` is negative.
         """
         if isinstance(bound, bool) or not isinstance(bound, int | np.integer):
-            raise _validate.WrongType(f"bound must be an integer, got bound={bound!r}")
+            raise validate.WrongType(f"bound must be an integer, got bound={bound!r}")
         if not 1 <= bound <= 1 << 64:
             raise ValueError(f"bound must lie between 1 and 2^64, got bound={bound!r}")
         bound = int(bound)
@@ -248,7 +248,7 @@ class SeededForExperiments(RandomSource):
     secure = False
 
     def __init__(self, seed: int) -> None:
-        self.seed = _validate.integer(seed=seed)
+        self.seed = validate.integer(seed=seed)
         self._bits = np.random.default_rng(self.seed)
 
     def bytes(self, n: int) -> bytes:
@@ -261,7 +261,7 @@ class SeededForExperiments(RandomSource):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from where `state_dict` was taken."""
-        self.seed = _validate.integer(seed=state["seed"])
+        self.seed = validate.integer(seed=state["seed"])
         self._bits.bit_generator.state = copy.deepcopy(state["bits"])
 
     def __repr__(self) -> str:
@@ -283,7 +283,7 @@ def default_generator() -> SecureGenerator:
 
 
 def _count(n: int) -> int:
-    count = _validate.integer(n=n)
+    count = validate.integer(n=n)
     if count > _MOST:
         raise ValueError(f"n must be at most 2^36 bytes, got n={n!r}; draw in portions")
     return count
@@ -356,9 +356,9 @@ def rational(**argument: object) -> Fraction:
     """Return the argument as the rational number that it is."""
     ((name, value),) = argument.items()
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise _validate.WrongType(
+        raise validate.WrongType(
             f"{name} must be a real number, got {name}={value!r}; give an int, float or Fraction"
         )
     if isinstance(value, Rational):
         return Fraction(int(value.numerator), int(value.denominator))
-    return Fraction(_validate.finite(**{name: value}))
+    return Fraction(validate.finite(**{name: value}))

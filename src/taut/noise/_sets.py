@@ -14,13 +14,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency
 from taut.accounting._adjacency import as_adjacency
 from taut.errors import UnsoundConfiguration
-from taut.noise._clipping import Matrix, Vector, as_table
+from taut.noise._clipping import as_table
 from taut.noise._fixed_point import COEFFICIENT_ERROR, coefficients, combined
 from taut.noise._named_tables import NamedTable, arranged, checked_names
-from taut.noise._real_numbers import real_numbers
 
 __all__ = [
     "SMALLEST_IN_BASIS",

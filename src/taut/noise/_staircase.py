@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.accounting import PrivacyLoss, pure
 from taut.errors import UnsoundConfiguration
-from taut.noise._clipping import Vector
 from taut.noise._exact_release import GridRelease
 from taut.noise._l1_outline import l1_radius
 from taut.noise._levelling import ROOM
@@ -135,7 +135,7 @@ def staircase(
         >>> round(staircase(Box([0.85, 0.15]), epsilon=0.5).error, 4)
         3.4251
     """
-    target, p = _validate.positive(epsilon=epsilon), checked_power("total", power)
+    target, p = validate.positive(epsilon=epsilon), checked_power("total", power)
     if not _LEAST <= target <= 100:
         raise ValueError(
             f"epsilon must lie between {_LEAST} and 100, got epsilon={epsilon!r}; "

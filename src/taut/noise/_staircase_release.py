@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from taut.noise._clipping import Vector
+from taut._base.arrays import Vector
 from taut.noise._exact_release import ExactRelease
 from taut.noise._grid_values import GridValue
 from taut.noise._open_draws import OpenUniform, rounded_alike

@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Matrix, Vector
 from taut.noise._blocks import Blocks
-from taut.noise._clipping import Matrix, Vector
 from taut.noise._public_vectors import Provenance, Rows, as_provenance, public_rows
 from taut.noise._sets import orthonormal
 
@@ -71,7 +71,7 @@ class Subspaces:
         Bounds on entries cut eigenvectors hardest where most of the signal is. After a rotation
         no coordinate stands out.
         """
-        random = np.random.default_rng(_validate.integer(seed=seed))
+        random = np.random.default_rng(validate.integer(seed=seed))
         edges = np.cumsum([0, *self.ranks])
         inside = [(a, b) for a, b in pairwise(edges) if b <= self.basis.shape[1]]
         turned = [self.basis[:, a:b] @ random_rotation(int(b - a), random) for a, b in inside]
@@ -83,7 +83,7 @@ class Subspaces:
         Raises:
             ValueError: if more directions are asked for than there are.
         """
-        wanted = tuple(_validate.positive_integer(rank=rank) for rank in ranks)
+        wanted = tuple(validate.positive_integer(rank=rank) for rank in ranks)
         total = sum(wanted)
         if not 0 < total <= self.basis.shape[1]:
             raise ValueError(
@@ -149,17 +149,17 @@ def public_subspaces(
         (50,)
     """
     rows = public_rows(vectors, provenance)
-    wanted = tuple(_validate.positive_integer(rank=rank) for rank in ranks)
+    wanted = tuple(validate.positive_integer(rank=rank) for rank in ranks)
     dimension = rows.shape[1]
     if not 0 < sum(wanted) <= dimension:
         raise ValueError(f"ranks must sum to between 1 and {dimension}, got {sum(wanted)}")
-    steps = _validate.positive_integer(iterations=iterations)
+    steps = validate.positive_integer(iterations=iterations)
     if method not in ("iteration", "gram"):
         raise ValueError(f"method must be 'iteration' or 'gram', got method={method!r}")
     if method == "gram":
         basis, values, following = _from_gram(rows, wanted)
     else:
-        basis, values, following = _iterated(rows, wanted, steps, _validate.integer(seed=seed))
+        basis, values, following = _iterated(rows, wanted, steps, validate.integer(seed=seed))
     notes = flat_boundaries(np.concatenate([values, following]), wanted)
     values.setflags(write=False)
     spaces = Subspaces(

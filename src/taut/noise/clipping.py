@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Matrix
 from taut.noise import _clipping
-from taut.noise._clipping import Matrix
 
 __all__ = ["clip_l2", "clip_l2_then_linf", "clip_linf", "clip_lp", "project_l2_linf"]
 
@@ -52,7 +52,7 @@ def clip_linf(rows: ArrayLike, bound: float, *, non_finite: str = "zero") -> Mat
         array([ 1. , -0.2])
     """
     table = _table(rows, non_finite)
-    return _clipping.clip_linf(table, _validate.positive(bound=bound)).reshape(np.shape(rows))
+    return _clipping.clip_linf(table, validate.positive(bound=bound)).reshape(np.shape(rows))
 
 
 def clip_l2_then_linf(
@@ -82,7 +82,7 @@ def project_l2_linf(
         array([ 0.7, -0.7])
     """
     table = _table(rows, non_finite)
-    length, largest = _validate.positive(radius=radius), _validate.positive(bound=bound)
+    length, largest = validate.positive(radius=radius), validate.positive(bound=bound)
     return _clipping.project_l2_box(table, largest, length).reshape(np.shape(rows))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from taut import _validate
+from taut._base import validate
 from taut.accounting import PrivacyLoss, gaussian
 from taut.errors import UnsoundConfiguration
 
@@ -155,7 +155,7 @@ def _of_loss(loss: PrivacyLoss, delta: float | None, description: str | None) ->
             "description must say what was released, for example description='three noisy counts'; "
             f"got description={description!r}"
         )
-    return Evidence(loss, _validate.below_one(delta=delta), "loss", description)
+    return Evidence(loss, validate.below_one(delta=delta), "loss", description)
 
 
 def _of_run(source: object) -> Evidence:
@@ -166,7 +166,7 @@ def _of_run(source: object) -> Evidence:
         return _of_result(source)
     if isinstance(source, str | os.PathLike):
         return _of_directory(Path(source))
-    raise _validate.WrongType(
+    raise validate.WrongType(
         "a report is about a TrainingResult, the directory of a run, or a PrivacyLoss; got "
         f"{type(source).__name__}"
     )

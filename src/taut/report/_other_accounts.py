@@ -7,15 +7,14 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from taut._base.arrays import Vector
 from taut.accounting import Bounds, PrivacyLoss, gaussian, renyi
 from taut.report._evidence import Evidence
 
 __all__ = ["OtherAccount", "other_accounts"]
 
-Vector = NDArray[np.float64]
 
 USUAL_ORDERS = (*(1 + x / 10 for x in range(1, 100)), *(float(x) for x in range(12, 64)))
 """The orders that Renyi accountants for training usually try."""

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-from taut._rounding import round_down, round_up
+from taut._base.rounding import round_down, round_up
 from taut.accounting import Adjacency
 from taut.report._document import plain
 from taut.report._evidence import Evidence

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from taut._base.file_lock import lock
 from taut.training import Plan
-from taut.training._file_lock import lock
 
 __all__ = ["begun", "check_files", "check_new", "check_trained_weights", "plan_in"]
 

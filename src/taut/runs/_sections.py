@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import TautError
 from taut.runs._tables import check_key, nearest
 from taut.training import Clipping, ModelMix, Plan, Sampling
@@ -38,9 +38,9 @@ class DataSection:
         if (self.path is None) == (self.builtin is None):
             raise ValueError("needs either path = '....npz' or builtin = 'digits'")
         if self.scale is not None:
-            _validate.positive(scale=self.scale)
+            validate.positive(scale=self.scale)
         for size in self.shape or ():
-            _validate.positive_integer(shape=size)
+            validate.positive_integer(shape=size)
 
 
 @dataclass(frozen=True)
@@ -200,22 +200,22 @@ class TrainingSection:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        _validate.positive(learning_rate=self.learning_rate)
-        _validate.non_negative(weight_decay=self.weight_decay)
-        _validate.integer(workers=self.workers)
+        validate.positive(learning_rate=self.learning_rate)
+        validate.non_negative(weight_decay=self.weight_decay)
+        validate.integer(workers=self.workers)
         if self.momentum is not None:
-            _validate.below_one(momentum=self.momentum)
+            validate.below_one(momentum=self.momentum)
             if self.optimizer not in ("sgd", "rmsprop"):
                 raise ValueError(
                     f"momentum is not an option of {self.optimizer}; leave it out, or write "
                     "optimizer = 'sgd'"
                 )
         if self.ema is not None:
-            _validate.below_one(ema=self.ema)
+            validate.below_one(ema=self.ema)
         if self.physical_batch_size is not None:
-            _validate.positive_integer(physical_batch_size=self.physical_batch_size)
+            validate.positive_integer(physical_batch_size=self.physical_batch_size)
         if self.seed is not None:
-            _validate.integer(seed=self.seed)
+            validate.integer(seed=self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +248,7 @@ class RunSection:
 
     def __post_init__(self) -> None:
         checked_names(self.names)
-        _validate.non_negative(checkpoint_seconds=self.checkpoint_seconds)
+        validate.non_negative(checkpoint_seconds=self.checkpoint_seconds)
         if not self.directory:
             raise ValueError("directory must name a directory, got an empty string")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import InfeasibleBudget
 from taut.runs._tables import nearest
 from taut.training import FlatClip, Plan
@@ -117,7 +117,7 @@ def sweep_plan(knob: str, values: Sequence[float], **arguments: Any) -> PlanSwee
 
 
 def _swept(knob: str, value: float, rest: Mapping[str, Any]) -> SweptPlan:
-    number: float = _validate.positive(**{knob: value})
+    number: float = validate.positive(**{knob: value})
     if KNOBS[knob] is int:
         if number != int(number):
             raise ValueError(f"{knob} must be a whole number, got {knob}={value!r}")

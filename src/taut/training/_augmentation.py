@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.training._materialised import batch_size, examples_of
 
@@ -42,9 +42,9 @@ class Augmentation:
 
     def __init__(self, function: Augment, copies: int) -> None:
         if not callable(function):
-            raise _validate.WrongType(f"augment must be a function, got augment={function!r}")
+            raise validate.WrongType(f"augment must be a function, got augment={function!r}")
         self._function = function
-        self.copies = _validate.positive_integer(copies=copies)
+        self.copies = validate.positive_integer(copies=copies)
         self._is_checked = False
 
     @classmethod
@@ -116,7 +116,7 @@ def examples_within(rows: int | None, copies: int) -> int | None:
     """Return how many examples have, with their copies, no more rows than these; at least one."""
     if rows is None:
         return None
-    return max(_validate.positive_integer(max_physical_batch_size=rows) // copies, 1)
+    return max(validate.positive_integer(max_physical_batch_size=rows) // copies, 1)
 
 
 def _stacked(*copies: Any) -> Any:

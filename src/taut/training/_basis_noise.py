@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from taut._base.arrays import Matrix
 from taut.noise import RandomSource
-from taut.noise._clipping import Matrix
 from taut.training._normal import fill_normal
 from taut.training._step_noise import StepNoise
 

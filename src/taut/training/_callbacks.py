@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taut import _validate
+from taut._base import validate
 from taut.training._step_rows import StepRows
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class CSVLog(Callback):
         self, path: str | os.PathLike[str], *, every: int = 1, private: bool = False
     ) -> None:
         self.path = Path(path)
-        self.every = _validate.positive_integer(every=every)
+        self.every = validate.positive_integer(every=every)
         self.private = private
         self._rows: StepRows | None = None
 
@@ -166,7 +166,7 @@ class TensorBoardLog(Callback):
 
     def __init__(self, directory: str | os.PathLike[str], *, every: int = 1) -> None:
         self.directory = Path(directory)
-        self.every = _validate.positive_integer(every=every)
+        self.every = validate.positive_integer(every=every)
         self._writer: Any = None
         self._last: tuple[int, float] | None = None
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
-from taut import _validate
+from taut._base import validate
+from taut._base.files import _move
 
-__all__ = ["Checkpoints", "write_atomically"]
+__all__ = ["Checkpoints"]
 
 SCHEMA = "taut.training-checkpoint/1"
 
@@ -30,8 +31,8 @@ class Checkpoints:
 
     def __init__(self, path: Path, *, every: int | None, seconds: float) -> None:
         self.path = path
-        self._every = None if every is None else _validate.positive_integer(every=every)
-        self._seconds = _validate.non_negative(seconds=seconds)
+        self._every = None if every is None else validate.positive_integer(every=every)
+        self._seconds = validate.non_negative(seconds=seconds)
         self._written = time.monotonic()
 
     def is_due(self, step: int) -> bool:
@@ -69,23 +70,3 @@ class Checkpoints:
         if found != SCHEMA:
             raise ValueError(f"not a checkpoint: expected schema {SCHEMA!r}, got {found!r}")
         return dict(state)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file all or not at all."""
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    _move(temporary, path)
-
-
-def _move(temporary: Path, path: Path) -> None:
-    temporary.replace(path)
-    if os.name == "posix":
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)

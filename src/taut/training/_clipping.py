@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from taut import _validate
+from taut._base import validate
+from taut._base.registry import Strategy
 from taut.noise import L2Ball, SensitivitySet, optimal_gaussian
 from taut.training._records import MOST_ROW_BYTES
 from taut.training._step_noise import IndependentNoise, StepNoise
-from taut.training._strategy import Strategy
 
 if TYPE_CHECKING:
     from taut.training._masks import Masks
@@ -150,7 +150,7 @@ class FlatClip(NormClipping):
 
     def __post_init__(self) -> None:
         if self.norm != math.inf:
-            _validate.positive(norm=self.norm)
+            validate.positive(norm=self.norm)
 
     def groups(self, names: Sequence[str]) -> list[int]:
         return [0] * len(names)
@@ -192,8 +192,8 @@ class NormalisedClip(NormClipping):
     stability: float = 0.01
 
     def __post_init__(self) -> None:
-        _validate.positive(norm=self.norm)
-        _validate.positive(stability=self.stability)
+        validate.positive(norm=self.norm)
+        validate.positive(stability=self.stability)
 
     def groups(self, names: Sequence[str]) -> list[int]:
         return [0] * len(names)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource
 from taut.training._clipping import Clipping
@@ -202,7 +202,7 @@ def make_private_with_epsilon(
     batches = LoaderBatches.of(given, poisson=poisson_sampling, rate=rate)
     plan = Plan(
         **batches.of_plan(),
-        steps=batches.steps(_validate.positive(epochs=epochs)),
+        steps=batches.steps(validate.positive(epochs=epochs)),
         epsilon=target_epsilon,
         delta=target_delta,
         clipping=clipping_of(clipping, max_grad_norm),
@@ -236,7 +236,7 @@ def _given(loader: DataLoader[Any] | PrivateLoader) -> DataLoader[Any]:
         return loader
     if not isinstance(loader, _FollowedLoader):
         size = round(loader.sampling.expected_batch_size(loader.examples))
-        raise _validate.WrongType(
+        raise validate.WrongType(
             f"data_loader must be a DataLoader of torch, got {loader!r}, which belongs to another "
             f"plan; give DataLoader(loader.dataset, batch_size={size})"
         )

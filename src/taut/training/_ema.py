@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from taut import _validate
+from taut._base import validate
 
 __all__ = ["MovingAverage"]
 
@@ -27,7 +27,7 @@ class MovingAverage:
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
-        self.decay = _validate.below_one(decay=decay)
+        self.decay = validate.below_one(decay=decay)
         self.updates = 0
         self._parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._average = {name: p.detach().clone() for name, p in self._parameters.items()}
@@ -56,7 +56,7 @@ class MovingAverage:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state."""
-        self.updates = _validate.integer(updates=state["updates"])
+        self.updates = validate.integer(updates=state["updates"])
         for name, average in self._average.items():
             average.copy_(state["average"][name])
 

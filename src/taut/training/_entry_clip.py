@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from taut import _validate
+from taut._base import validate
 from taut.noise import LpIntersection
 from taut.training._clipping import EntryBlock, RowClipping
 from taut.training._masks import Masks
@@ -57,10 +57,10 @@ class L2LInfClip(RowClipping):
     exact: bool = False
 
     def __post_init__(self) -> None:
-        _validate.positive(norm=self.norm)
-        _validate.positive(entry_bound=self.entry_bound)
+        validate.positive(norm=self.norm)
+        validate.positive(entry_bound=self.entry_bound)
         if not isinstance(self.exact, bool):
-            raise _validate.WrongType(f"exact must be True or False, got exact={self.exact!r}")
+            raise validate.WrongType(f"exact must be True or False, got exact={self.exact!r}")
 
     @classmethod
     def spread_over(cls, norm: float, spread: float = 100.0, *, exact: bool = False) -> Self:
@@ -71,9 +71,9 @@ class L2LInfClip(RowClipping):
             spread: at least 1; the bound on entries is norm / sqrt(spread).
             exact: as above.
         """
-        if not _validate.positive(spread=spread) >= 1:
+        if not validate.positive(spread=spread) >= 1:
             raise ValueError(f"spread must be at least 1, got spread={spread!r}")
-        return cls(norm, _validate.positive(norm=norm) / math.sqrt(spread), exact)
+        return cls(norm, validate.positive(norm=norm) / math.sqrt(spread), exact)
 
     @property
     def entry_blocks(self) -> tuple[EntryBlock, ...]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from taut import _validate
+from taut._base import validate
 from taut.training._batches import inputs_and_targets
 from taut.training._loader_checks import length
 from taut.training._materialised import LossFunction, apply, batch_size
@@ -45,7 +45,7 @@ def evaluate(
 ) -> Evaluation:
     """Return loss and accuracy, with the model in evaluation mode."""
     length(dataset)
-    size = _validate.positive_integer(batch_size=batch)
+    size = validate.positive_integer(batch_size=batch)
     total, right, labels, examples = 0.0, 0, 0, 0
     modes = {module: module.training for module in model.modules()}
     model.eval()

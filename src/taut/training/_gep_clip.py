@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
+from taut._base import validate
 from taut.noise import L2Ball, Provenance, Subspaces, public_subspaces
 from taut.noise._public_vectors import Rows, as_provenance, public_rows
 from taut.training._basis_noise import BasisNoise
@@ -62,8 +62,8 @@ class GEPClip(HybridClip):
         sha256: str | None = None,
     ) -> None:
         bounds = (
-            _validate.positive(embedding_norm=embedding_norm),
-            _validate.positive(residual_norm=residual_norm),
+            validate.positive(embedding_norm=embedding_norm),
+            validate.positive(residual_norm=residual_norm),
         )
         if isinstance(subspaces, Subspaces) and len(subspaces.ranks) != 2:
             raise ValueError(
@@ -145,7 +145,7 @@ class GEPClip(HybridClip):
 
     def noise(self, names: Sequence[str], sizes: Sequence[int], multiplier: float) -> BasisNoise:
         self._check_dimension(sizes)
-        z = math.sqrt(2) * _validate.positive(multiplier=multiplier)
+        z = math.sqrt(2) * validate.positive(multiplier=multiplier)
         # Noise on the residual is in the subspace too, so that variances add up there.
         scales = [z * math.hypot(*self.bounds), z * self.residual_norm]
         self._check_resolution(scales, multiplier)
@@ -207,10 +207,10 @@ class RefreshedGEPClip(RefreshedClipping):
 
     def __post_init__(self) -> None:
         for name in ("rank", "every", "iterations"):
-            _validate.positive_integer(**{name: getattr(self, name)})
-        _validate.positive(embedding_norm=self.embedding_norm)
-        _validate.positive(residual_norm=self.residual_norm)
-        _validate.integer(seed=self.seed)
+            validate.positive_integer(**{name: getattr(self, name)})
+        validate.positive(embedding_norm=self.embedding_norm)
+        validate.positive(residual_norm=self.residual_norm)
+        validate.integer(seed=self.seed)
 
     def sensitivity(self, names: Sequence[str], sizes: Sequence[int]) -> L2Ball:
         return L2Ball(sum(sizes), math.hypot(self.embedding_norm, self.residual_norm))
@@ -240,8 +240,8 @@ def _shared(rank: int, sizes: Sequence[int]) -> list[int]:
     Raises:
         ValueError: if there are fewer directions than groups, or no fewer than numbers.
     """
-    wanted = _validate.positive_integer(rank=rank)
-    counts = [_validate.positive_integer(size=size) for size in sizes]
+    wanted = validate.positive_integer(rank=rank)
+    counts = [validate.positive_integer(size=size) for size in sizes]
     if not len(counts) <= wanted < sum(counts):
         raise ValueError(
             f"rank must be at least the {len(counts)} groups and below the {sum(counts)} numbers "

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from taut import _validate
+from taut._base import validate
 from taut.noise import Blocks, optimal_gaussian
 from taut.training._clipping import NormClipping
 from taut.training._step_noise import IndependentNoise
@@ -100,7 +100,7 @@ class GroupClip(NormClipping):
         if (norm is None) == (bounds is None):
             raise ValueError(f"give either norm or bounds, got norm={norm!r} and bounds={bounds!r}")
         fields = {
-            "norm": None if norm is None else _validate.positive(norm=norm),
+            "norm": None if norm is None else validate.positive(norm=norm),
             "bounds": None if bounds is None else _numbers(bounds, "bounds"),
             "groups_by": _patterns(groups),
             "importance": None if importance is None else _numbers(importance, "importance"),
@@ -213,15 +213,15 @@ def _numbers(values: Any, name: str) -> Named:
     if isinstance(values, Mapping):
         values = tuple(values.items())
     if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
-        raise _validate.WrongType(
+        raise validate.WrongType(
             f"{name} must be numbers in the order of groups, or a mapping from their names, "
             f"got {name}={values!r}"
         )
     if not len(values):
         raise ValueError(f"{name} must hold a number for every group, got none")
     if isinstance(values[0], tuple):
-        return tuple((str(key), _validate.positive(**{name: number})) for key, number in values)
-    return tuple(_validate.positive(**{name: number}) for number in values)
+        return tuple((str(key), validate.positive(**{name: number})) for key, number in values)
+    return tuple(validate.positive(**{name: number}) for number in values)
 
 
 def _patterns(groups: Any) -> tuple[tuple[str, str], ...] | None:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import Blocks, Provenance, Subspaces, optimal_gaussian, public_subspaces
 from taut.training._basis_noise import Basis, BasisNoise
@@ -142,7 +142,7 @@ class HybridClip(RowClipping):
                 of its block; over a ninth of them in blocks where that is fewer, so that entries
                 of a random direction are hardly cut.
         """
-        whole = _validate.positive(norm=norm)
+        whole = validate.positive(norm=norm)
         rows = np.asarray(gradients)
         spaces = public_subspaces(rows, ranks, provenance=provenance)
         coefficients = rows @ spaces.basis.astype(rows.dtype, copy=False)
@@ -157,7 +157,7 @@ class HybridClip(RowClipping):
         bounds = whole * lengths / np.linalg.norm(lengths)
         entries = None
         if spread is not None:
-            most = _validate.positive(spread=spread)
+            most = validate.positive(spread=spread)
             filled = [max(min(most, rank / _CUT_AT**2), 1.0) for rank in spaces.ranks]
             entries = [float(c / math.sqrt(n)) for c, n in zip(bounds, filled, strict=True)]
         radii = [float(bound) for bound in bounds]
@@ -379,14 +379,14 @@ def _as_subspaces(given: Any) -> Subspaces:
         return from_json(given)
     if isinstance(given, str | os.PathLike):
         return read_subspaces(given)
-    raise _validate.WrongType(
+    raise validate.WrongType(
         f"subspaces must be Subspaces or a file of them, got subspaces={given!r}; try "
         "taut.noise.public_subspaces(...)"
     )
 
 
 def _per_block(values: Sequence[float], spaces: Subspaces, name: str) -> tuple[float, ...]:
-    numbers = tuple(_validate.positive(**{name: value}) for value in values)
+    numbers = tuple(validate.positive(**{name: value}) for value in values)
     if len(numbers) != len(spaces.ranks):
         raise ValueError(
             f"{name} must hold one number for each of {len(spaces.ranks)} blocks, of ranks "

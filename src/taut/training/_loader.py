@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from torch.utils.data import DataLoader
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments, default_generator
 from taut.training._fetching import Collate, empty_batch, whole_tensors
@@ -136,12 +136,12 @@ class PrivateLoader:
         self.max_physical_batch_size = (
             None
             if max_physical_batch_size is None
-            else _validate.positive_integer(max_physical_batch_size=max_physical_batch_size)
+            else validate.positive_integer(max_physical_batch_size=max_physical_batch_size)
         )
         expected = self.sampling.expected_batch_size(self.examples)
         if steps is None:
             steps = math.ceil(self.examples / expected * (1 - 1e-12))
-        self._pass = _validate.positive_integer(steps=steps)
+        self._pass = validate.positive_integer(steps=steps)
         self.processes = Processes.current(process_group)
         self.processes.check_same("sampling", (repr(self.sampling), self.examples, self._pass))
         source = default_generator() if generator is None else checked(generator)
@@ -154,7 +154,7 @@ class PrivateLoader:
         self._pending: deque[_Part] = deque()
         self._collate = collate_fn
         self._empty: Any = None
-        self._workers = _validate.integer(num_workers=num_workers)
+        self._workers = validate.integer(num_workers=num_workers)
         self._check_options(options)
         at_once = self._workers == 0 and not options.get("pin_memory")
         self._tensors = whole_tensors(dataset, collate_fn) if at_once else None
@@ -232,7 +232,7 @@ class PrivateLoader:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on after the steps of `state`; what was begun is dropped."""
-        self.steps_taken = _validate.integer(steps=state["steps"])
+        self.steps_taken = validate.integer(steps=state["steps"])
         self._pending = deque()
         if state["generator"] is not None:
             if not isinstance(self.generator, SeededForExperiments):

@@ -12,7 +12,7 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.training._plan import Plan
 from taut.training._sampling import Sampling
@@ -38,7 +38,7 @@ def refuse_loader(loader: object, sampling: Sampling) -> Never:
 def check_replaceable(loader: DataLoader[Any]) -> None:
     """Refuse a sampler that restricts or weights examples: replacing it would change the task."""
     if not isinstance(loader, DataLoader):
-        raise _validate.WrongType(f"loader must be a DataLoader of torch, got {loader!r}")
+        raise validate.WrongType(f"loader must be a DataLoader of torch, got {loader!r}")
     if isinstance(loader.dataset, IterableDataset):
         length(loader.dataset)
     if loader.batch_sampler is None:
@@ -77,7 +77,7 @@ def check_size(plan: Plan, examples: int) -> None:
 
 def fitted(sampling: object) -> Sampling:
     if not isinstance(sampling, Sampling):
-        raise _validate.WrongType(f"sampling must be a Plan or a Sampling, got {sampling!r}")
+        raise validate.WrongType(f"sampling must be a Plan or a Sampling, got {sampling!r}")
     if not sampling.is_fitted:
         raise ValueError(f"sampling={sampling!r} has no batch size; give it one, or give a plan")
     return sampling

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from taut import _validate
+from taut._base import validate
 from taut.noise import RandomSource, SeededForExperiments
 
 __all__ = ["FINEST", "Masks", "dyadic_rate"]
@@ -30,7 +30,7 @@ def dyadic_rate(**argument: object) -> float:
         ValueError: if it is no multiple of 2^-16, naming the nearest that are.
     """
     ((name, value),) = argument.items()
-    rate = _validate.probability(**argument)
+    rate = validate.probability(**argument)
     if not 0 < rate < 1:
         raise ValueError(
             f"{name} must lie between 0 and 1, got {name}={value!r}; to keep all coordinates, use "

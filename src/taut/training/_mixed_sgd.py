@@ -11,7 +11,7 @@ from torch import Tensor
 from torch import distributed as dist
 from torch.optim import SGD, Optimizer
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource
 from taut.training._mixing import ModelMix
@@ -54,7 +54,7 @@ class MixedSGD(Optimizer):
     ) -> None:
         super().__init__(parameters, {"lr": lr})
         self._mixing = mixing
-        self._width = mixing.width * _validate.positive(unit=unit) * _ROUNDING
+        self._width = mixing.width * validate.positive(unit=unit) * _ROUNDING
         self._generator = generator
         self._processes = Processes() if processes is None else processes
         self._processes.check_same("mixing and the unit of its width", (repr(mixing), unit))

@@ -13,15 +13,15 @@ from functools import cache, lru_cache
 
 from scipy.optimize import brentq
 
-from taut import _validate
-from taut._rounding import round_down, round_up
+from taut._base import validate
+from taut._base.registry import Strategy
+from taut._base.rounding import round_down, round_up
 from taut.accounting import MixingComparison, PrivacyLoss, calibrate, mixed_gaussian
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.training._clipping import Clipping, FlatClip, NormalisedClip
 from taut.training._entry_clip import L2LInfClip
 from taut.training._sampling import PoissonSampling, Sampling
 from taut.training._step_noise import IndependentNoise, StepNoise
-from taut.training._strategy import Strategy
 
 __all__ = ["Mixing", "ModelMix", "least_noise", "mixing_of"]
 
@@ -85,14 +85,14 @@ class ModelMix(Mixing):
     momentum: float = 0.0
 
     def __post_init__(self) -> None:
-        width = _validate.positive(width=self.width)
-        spread = _validate.positive(spread=self.spread)
+        width = validate.positive(width=self.width)
+        spread = validate.positive(spread=self.spread)
         if spread < 1:
             raise ValueError(
                 f"spread must be at least 1, got spread={self.spread!r}: no entry is longer than "
                 "the gradient"
             )
-        momentum = _validate.below_one(momentum=self.momentum)
+        momentum = validate.below_one(momentum=self.momentum)
         for name, value in (("width", width), ("spread", spread), ("momentum", momentum)):
             object.__setattr__(self, name, value)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Never, TypedDict
 
-from taut import _validate
+from taut._base import validate
 from taut.training._clipping import Clipping, FlatClip
 
 __all__ = ["OpacusArguments", "clipping_of", "settle"]
@@ -114,7 +114,7 @@ def clipping_of(clipping: Clipping | str | None, norm: float | None) -> Clipping
             f"give either max_grad_norm or clipping, got max_grad_norm={norm!r} and "
             f"clipping={clipping!r}"
         )
-    return FlatClip(_validate.positive(max_grad_norm=norm)) if chosen is None else chosen
+    return FlatClip(validate.positive(max_grad_norm=norm)) if chosen is None else chosen
 
 
 def _refuse_adaptive(given: dict[str, Any], norm: object) -> Never:

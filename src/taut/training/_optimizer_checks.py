@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["check_optimizer", "check_parameters", "optimizer_of", "scheduler_of"]
@@ -44,7 +44,7 @@ def scheduler_of(optimizer: Optimizer, given: Any) -> LRScheduler | None:
 def check_optimizer(model: nn.Module, optimizer: Any) -> None:
     """Refuse an optimizer that needs several gradients for a step, or updates something else."""
     if not isinstance(optimizer, Optimizer):
-        raise _validate.WrongType(
+        raise validate.WrongType(
             f"optimizer must be one torch.optim optimizer, got {type(optimizer).__name__}; give "
             "different settings to parts of a model by parameter groups of one optimizer"
         )
@@ -100,7 +100,7 @@ def _check_scheduler(scheduler: Any, optimizer: Optimizer) -> None:
             "schedule that is fixed in advance, such as CosineAnnealingLR"
         )
     if not isinstance(scheduler, LRScheduler):
-        raise _validate.WrongType(
+        raise validate.WrongType(
             "scheduler must be a scheduler of torch.optim.lr_scheduler or a function from an "
             f"optimizer to one, got {type(scheduler).__name__}"
         )

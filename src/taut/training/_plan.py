@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from taut import _validate
-from taut._rounding import round_down, round_up
+from taut._base import validate
+from taut._base.rounding import round_down, round_up
 from taut.accounting import Adjacency, PrivacyLoss, calibrate
 from taut.errors import UnsoundConfiguration
 from taut.training._clipping import Clipping
@@ -100,7 +100,7 @@ class Plan:
         max_noise_multiplier: float | None = None,
     ) -> None:
         if not isinstance(clipping, Clipping):
-            raise _validate.WrongType(
+            raise validate.WrongType(
                 f"clipping must be a Clipping, got clipping={clipping!r}; try FlatClip(1.0)"
             )
         n, size, share, kind = batches_of(examples, batch_size, rate, sampling)
@@ -110,7 +110,7 @@ class Plan:
         self._set(sampling=kind.for_clipping(clipping), steps=count, epochs=count * share)
         limit = self.batch_size * math.sqrt(self.steps)
         if max_noise_multiplier is not None:
-            limit = _validate.positive(max_noise_multiplier=max_noise_multiplier)
+            limit = validate.positive(max_noise_multiplier=max_noise_multiplier)
         fitted = clipping.fitted(self.batch_size)
         self._set(clipping=fitted, max_noise_multiplier=limit, _answers=[])
         self._set_promise(epsilon, delta, noise_multiplier, max_noise_multiplier)
@@ -137,7 +137,7 @@ class Plan:
 
     def loss_at(self, step: int) -> PrivacyLoss:
         """Return the loss of the first `step` steps; there may be more of them than planned."""
-        count = _validate.integer(step=step)
+        count = validate.integer(step=step)
         return self._loss_with(self.noise_multiplier, count)
 
     def epsilon_at(self, step: int) -> float:
@@ -147,7 +147,7 @@ class Plan:
         **Guarantee**: a certified upper bound for a run whose length was fixed in advance. Whoever
         stops early because of what came out promises the epsilon of the whole plan.
         """
-        count = _validate.integer(step=step)
+        count = validate.integer(step=step)
         if count == 0:
             return 0.0
         place = bisect_left(self._answers, (count, -math.inf))
@@ -199,7 +199,7 @@ class Plan:
         **Guarantee**: the least noise for the sensitivity set of the clipping that is as strong as
         scalar noise of the plan's multiplier for sensitivity one.
         """
-        names, counts = list(sizes), [_validate.positive_integer(size=n) for n in sizes.values()]
+        names, counts = list(sizes), [validate.positive_integer(size=n) for n in sizes.values()]
         if not names:
             raise ValueError("sizes must name at least one parameter, got an empty mapping")
         return self.sampling.noise(self.clipping, names, counts, self.noise_multiplier)
@@ -311,7 +311,7 @@ class Plan:
     def _restore(self, data: Mapping[str, Any]) -> None:
         """Set every field from JSON, without solving again."""
         examples, steps = (
-            _validate.positive_integer(**{name: data[name]}) for name in ("examples", "steps")
+            validate.positive_integer(**{name: data[name]}) for name in ("examples", "steps")
         )
         rate = positive_rate(rate=data["rate"])
         sampling = Sampling.from_dict(data["sampling"])
@@ -319,8 +319,8 @@ class Plan:
             raise UnsoundConfiguration(
                 f"adjacency={data['adjacency']!r} does not belong to sampling {sampling.name!r}"
             )
-        epsilon = _validate.non_negative(epsilon=data["epsilon"])
-        size = _validate.positive(batch_size=data["batch_size"])
+        epsilon = validate.non_negative(epsilon=data["epsilon"])
+        size = validate.positive(batch_size=data["batch_size"])
         for expected in (rate * examples, sampling.expected_batch_size(examples)):
             if not math.isclose(size, expected, rel_tol=1e-9):
                 raise ValueError(
@@ -333,11 +333,11 @@ class Plan:
             steps=steps,
             epochs=steps * rate,
             epsilon=epsilon,
-            delta=_validate.below_one(delta=data["delta"]),
-            noise_multiplier=_validate.positive(noise_multiplier=data["noise_multiplier"]),
+            delta=validate.below_one(delta=data["delta"]),
+            noise_multiplier=validate.positive(noise_multiplier=data["noise_multiplier"]),
             clipping=Clipping.from_dict(data["clipping"]).fitted(size),
             sampling=sampling,
-            max_noise_multiplier=_validate.positive(limit=data["max_noise_multiplier"]),
+            max_noise_multiplier=validate.positive(limit=data["max_noise_multiplier"]),
             _answers=[(steps, epsilon)],
         )
         sampling.check_clipping(self.clipping)
@@ -352,7 +352,7 @@ class Plan:
     def _set_mixing(self, mixing: ModelMix | None, clipping: Clipping) -> None:
         if mixing is not None:
             if not isinstance(mixing, ModelMix):
-                raise _validate.WrongType(
+                raise validate.WrongType(
                     f"mixing must be a ModelMix, got mixing={mixing!r}; leave it out for plain "
                     "training"
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import InfeasibleBudget
 from taut.training._sampling import PoissonSampling, Sampling, positive_rate
 
@@ -15,7 +15,7 @@ def batches_of(
     examples: int, batch_size: int | None, rate: float | None, sampling: Sampling | None
 ) -> tuple[int, float, float, Sampling]:
     """Return the number of examples, the expected batch size, the rate and the fitted sampling."""
-    n = _validate.positive_integer(examples=examples)
+    n = validate.positive_integer(examples=examples)
     if (batch_size is None) == (rate is None):
         raise ValueError(
             f"give either batch_size or rate, got batch_size={batch_size!r} and rate={rate!r}"
@@ -24,7 +24,7 @@ def batches_of(
         share = positive_rate(rate=rate)
         size = share * n
     else:
-        size = float(_validate.positive_integer(batch_size=batch_size))
+        size = float(validate.positive_integer(batch_size=batch_size))
         share = size / n
         if size > n:
             raise ValueError(
@@ -32,7 +32,7 @@ def batches_of(
             )
     kind = PoissonSampling() if sampling is None else sampling
     if not isinstance(kind, Sampling):
-        raise _validate.WrongType(
+        raise validate.WrongType(
             f"sampling must be a Sampling, got sampling={sampling!r}; try PoissonSampling()"
         )
     if kind.is_fitted and not math.isclose(kind.expected_batch_size(n), size, rel_tol=1e-9):
@@ -49,9 +49,9 @@ def steps_of(steps: int | None, epochs: float | None, rate: float) -> int:
         raise ValueError(f"give either steps or epochs, got steps={steps!r}, epochs={epochs!r}")
     if epochs is not None:
         # What rounding adds to a whole number of steps must not cost one more.
-        exact = _validate.positive(epochs=epochs) / rate * (1 - 1e-12)
+        exact = validate.positive(epochs=epochs) / rate * (1 - 1e-12)
         steps = max(math.ceil(exact), 1)
-    return _validate.positive_integer(steps=steps)
+    return validate.positive_integer(steps=steps)
 
 
 def two_of_promise(
@@ -68,10 +68,10 @@ def two_of_promise(
             f"epsilon={epsilon!r}, delta={delta!r}, noise_multiplier={noise_multiplier!r}"
         )
     if noise_multiplier is not None:
-        noise_multiplier = _validate.positive(noise_multiplier=noise_multiplier)
+        noise_multiplier = validate.positive(noise_multiplier=noise_multiplier)
     if epsilon is not None:
-        epsilon = _validate.positive(epsilon=epsilon)
-    if delta is not None and (delta := _validate.below_one(delta=delta)) == 0:
+        epsilon = validate.positive(epsilon=epsilon)
+    if delta is not None and (delta := validate.below_one(delta=delta)) == 0:
         raise InfeasibleBudget(
             "no Gaussian noise keeps delta=0, however much of it; give a delta above 0, usually "
             "well below 1 / examples"

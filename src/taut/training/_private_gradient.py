@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
 from taut.training._check_model import check_model
@@ -113,7 +113,7 @@ class PrivateGradient:
         self._reduction = reduction_for(self.model, self.processes)
         with self._reduction.whole() as parameters:
             self._names: dict[Tensor, str] = {p: name for name, p in parameters.items()}
-            self._copies = _validate.positive_integer(copies=copies)
+            self._copies = validate.positive_integer(copies=copies)
             self._tape = tape_for(self.model, backend, self._copies)
         self._parameters: list[Tensor] = list(self._names)
         self.clipping = clipping
@@ -126,7 +126,7 @@ class PrivateGradient:
         if given.secure:
             given.bytes(1)  # a source that fails should do so before it is trusted
         kept = self._step_noise.coordinate_rate
-        self._expected = _validate.positive(expected_batch_size=expected_batch_size) * kept
+        self._expected = validate.positive(expected_batch_size=expected_batch_size) * kept
         self._generator = self._reduction.source(given)
         self.masks = Masks(kept, self.processes.own(given)) if kept < 1 else None
         """What samples coordinates, where the noise is for it; every process masks its rows."""
@@ -168,7 +168,7 @@ class PrivateGradient:
         norm = state["clipping_norm"]
         self.processes.check_same("the clipping norm", norm)
         if isinstance(self._sum, VotingSum) and norm is not None:
-            self._sum.norm = _validate.positive(clipping_norm=norm)
+            self._sum.norm = validate.positive(clipping_norm=norm)
 
     @property
     def is_sharded(self) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import distributed as dist
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
 
@@ -40,8 +40,8 @@ class Processes:
     group: Any = None
 
     def __post_init__(self) -> None:
-        _validate.positive_integer(world_size=self.size)
-        _validate.integer(rank=self.rank)
+        validate.positive_integer(world_size=self.size)
+        validate.integer(rank=self.rank)
         if not self.rank < self.size:
             raise ValueError(
                 f"rank must be below world_size={self.size}, got rank={self.rank}; leave both out "

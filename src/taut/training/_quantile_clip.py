@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import L2Ball, RandomSource, SensitivitySet
 from taut.training._clipping import FlatClip, NormClipping
@@ -73,15 +73,15 @@ class QuantileClip(NormClipping):
     batch_size: float | None = None
 
     def __post_init__(self) -> None:
-        _validate.positive(norm=self.norm)
-        if not 0 < _validate.probability(quantile=self.quantile) < 1:
+        validate.positive(norm=self.norm)
+        if not 0 < validate.probability(quantile=self.quantile) < 1:
             raise ValueError(f"quantile must be inside of (0, 1), got quantile={self.quantile!r}")
-        _validate.positive(learning_rate=self.learning_rate)
+        validate.positive(learning_rate=self.learning_rate)
         for name in ("count_noise", "batch_size"):
             if getattr(self, name) is not None:
-                _validate.positive(**{name: getattr(self, name)})
+                validate.positive(**{name: getattr(self, name)})
         if self.bounds is not None:
-            least, largest = (_validate.positive(bounds=bound) for bound in self.bounds)
+            least, largest = (validate.positive(bounds=bound) for bound in self.bounds)
             if not least <= self.norm <= largest:
                 raise ValueError(
                     f"bounds must enclose norm={self.norm!r}, got bounds={self.bounds!r}"
@@ -120,7 +120,7 @@ class QuantileClip(NormClipping):
         Raises:
             UnsoundConfiguration: if counts alone would cost more than the multiplier allows.
         """
-        strength = _validate.positive(multiplier=multiplier)
+        strength = validate.positive(multiplier=multiplier)
         count = self._noise_of_counts(strength)
         left = 1.0 - (strength * _VOTE / count) ** 2
         if left <= 0:
@@ -173,7 +173,7 @@ class CountedNoise(StepNoise):
     count: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "count", _validate.non_negative(count=self.count))
+        object.__setattr__(self, "count", validate.non_negative(count=self.count))
 
     def check(self, groups: Sequence[int], sizes: Sequence[int]) -> None:
         self.gradients.check(groups, sizes)

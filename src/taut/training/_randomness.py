@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taut import _validate
+from taut._base import validate
 from taut.noise import RandomSource, SeededForExperiments, default_generator
 
 __all__ = ["checked", "split"]
@@ -13,7 +13,7 @@ _WORD = 8
 def checked(generator: object) -> RandomSource:
     """Refuse what is no source of random bits of this package."""
     if not isinstance(generator, RandomSource):
-        raise _validate.WrongType(
+        raise validate.WrongType(
             f"the generator of choices and noise must be a RandomSource, got {generator!r}; leave "
             "it out for the secure one, or give SeededForExperiments(seed=0) to repeat an "
             "experiment (generators of torch are not secure)"

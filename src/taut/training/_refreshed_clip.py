@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from taut import _validate
+from taut._base import validate
+from taut._base.arrays import Vector
 from taut.errors import UnsoundConfiguration
 from taut.noise import L2Ball, Provenance, Subspaces, public_subspaces
-from taut.noise._clipping import Vector, row_norms
+from taut.noise._clipping import row_norms
 from taut.noise._public_vectors import Rows, portions
 from taut.training._clipping import RowClipping
 from taut.training._hybrid_clip import HybridClip
@@ -108,16 +109,16 @@ class RefreshedHybridClip(RefreshedClipping):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        ranks = tuple(_validate.positive_integer(rank=rank) for rank in self.ranks)
+        ranks = tuple(validate.positive_integer(rank=rank) for rank in self.ranks)
         if not ranks:
             raise ValueError("ranks must name at least one subspace, got none; try FlatClip(norm)")
         object.__setattr__(self, "ranks", ranks)
-        _validate.positive(norm=self.norm)
-        _validate.positive_integer(every=self.every)
-        _validate.positive_integer(iterations=self.iterations)
-        _validate.integer(seed=self.seed)
+        validate.positive(norm=self.norm)
+        validate.positive_integer(every=self.every)
+        validate.positive_integer(iterations=self.iterations)
+        validate.integer(seed=self.seed)
         if self.importance is not None:
-            weights = tuple(_validate.positive(importance=value) for value in self.importance)
+            weights = tuple(validate.positive(importance=value) for value in self.importance)
             if len(weights) != len(ranks) + 1:
                 raise ValueError(
                     f"importance must hold one number for each of {len(ranks)} subspaces and one "

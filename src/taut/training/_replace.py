@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from taut import _validate
+from taut._base import validate
 
 __all__ = ["replace_batchnorm"]
 
@@ -31,7 +31,7 @@ def replace_batchnorm(model: nn.Module, *, most_groups: int = 32) -> nn.Module:
         >>> replace_batchnorm(nn.Sequential(nn.BatchNorm2d(48)))[0].num_groups
         16
     """
-    groups = _validate.positive_integer(most_groups=most_groups)
+    groups = validate.positive_integer(most_groups=most_groups)
     return _replaced(copy.deepcopy(model), groups, {})
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from taut._base.files import write_atomically
 from taut.errors import UnsoundConfiguration
-from taut.training._checkpoint import Checkpoints, write_atomically
+from taut.training._checkpoint import Checkpoints
 from taut.training._plan import Plan
 from taut.training._processes import Processes
 from taut.training._run_ledger import RunLedger

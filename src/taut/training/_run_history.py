@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from taut import _validate
+from taut._base import validate
 from taut.accounting import Adjacency, PrivacyLoss, zero
 from taut.errors import AdjacencyMismatch
 from taut.training._plan import Plan
@@ -199,18 +199,18 @@ class RunHistory:
             plan = Plan.from_dict(entry["run"])
             name = self.id if self.segments else entry.get("id")
             return replace(self, id=name, _ahead=None).begun(
-                plan, _validate.positive_integer(block=entry["block"])
+                plan, validate.positive_integer(block=entry["block"])
             )
         if "torn" in entry:
             if not self.segments:  # the very first line was cut off, before any step
                 return self
-            torn = _validate.positive_integer(torn=entry["torn"])
+            torn = validate.positive_integer(torn=entry["torn"])
             return self.counted(torn)._moved(torn)
         if "return" in entry:
             return self._ended(entry)
         if "include" in entry:
             steps = {
-                str(name): _validate.positive_integer(steps=count)
+                str(name): validate.positive_integer(steps=count)
                 for name, count in entry["include"].items()
             }
             return self.including(steps)
@@ -218,19 +218,19 @@ class RunHistory:
 
     def _reserved(self, entry: Mapping[str, Any]) -> RunHistory:
         """Return the history with a block of steps, and what it tells about steps before it."""
-        size = _validate.positive_integer(steps=entry["reserve"])
+        size = validate.positive_integer(steps=entry["reserve"])
         more = self.counted(size)
         if "step" not in entry:
             return replace(more, _ahead=None)
-        return more.going_on(_validate.integer(step=entry["step"]), size)
+        return more.going_on(validate.integer(step=entry["step"]), size)
 
     def _ended(self, entry: Mapping[str, Any]) -> RunHistory:
         """Return the history without the steps that a process did not take."""
-        unused = _validate.integer(steps=entry["return"])
+        unused = validate.integer(steps=entry["return"])
         less = self.counted(-unused)._moved(-unused)
         if "interrupted" not in entry:
             return less
-        return less.interrupted(_validate.integer(interrupted=entry["interrupted"]))
+        return less.interrupted(validate.integer(interrupted=entry["interrupted"]))
 
     def _moved(self, steps: int) -> RunHistory:
         return self if self._ahead is None else replace(self, _ahead=self._ahead + steps)

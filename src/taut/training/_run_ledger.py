@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from taut import _validate
+from taut._base import validate
+from taut._base.file_lock import lock
 from taut.accounting import PrivacyLoss
 from taut.errors import BudgetExceeded, RunInUse, UnsoundConfiguration
-from taut.training._file_lock import lock
 from taut.training._plan import Plan
 from taut.training._run_history import SCHEMA, RunHistory
 
@@ -69,10 +69,10 @@ class RunLedger:
         enforce: bool = False,
     ) -> None:
         if not isinstance(plan, Plan):
-            raise _validate.WrongType(f"plan must be a Plan, got plan={plan!r}")
+            raise validate.WrongType(f"plan must be a Plan, got plan={plan!r}")
         self.plan = plan
         self.path = None if path is None else Path(path)
-        self._block = _validate.positive_integer(block=block)
+        self._block = validate.positive_integer(block=block)
         self._spare = 0  # reserved steps that were not yet recorded
         self._file: int | None = None
         self._closed = False
@@ -112,9 +112,9 @@ class RunLedger:
 
     def would_exceed(self, epsilon: float, delta: float, steps: int = 1) -> bool:
         """Return whether `steps` further steps could cost more than the promise."""
-        at = _validate.non_negative(epsilon=epsilon)
-        ahead = self._history.counted(_validate.integer(steps=steps))
-        return not ahead.epsilon(_validate.below_one(delta=delta)) <= at
+        at = validate.non_negative(epsilon=epsilon)
+        ahead = self._history.counted(validate.integer(steps=steps))
+        return not ahead.epsilon(validate.below_one(delta=delta)) <= at
 
     # --- writing -------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class RunLedger:
                 taken.
             UnsoundConfiguration: if the ledger is closed, or belongs to a parent process.
         """
-        number = _validate.integer(step=step)
+        number = validate.integer(step=step)
         with self._lock:
             self._check_open()
             taken = self._history.segments[-1].steps
@@ -156,7 +156,7 @@ class RunLedger:
             how many steps were added. They count even where they exceed the budget; `record` then
             refuses further ones.
         """
-        steps = {str(name): _validate.integer(steps=count) for name, count in runs.items()}
+        steps = {str(name): validate.integer(steps=count) for name, count in runs.items()}
         with self._lock:
             self._check_open()
             missing = self._history.missing(steps)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from taut import _validate
+from taut._base import validate
+from taut._base.registry import Strategy
 from taut.accounting import Adjacency, PrivacyLoss, gaussian
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
 from taut.training._geometric import geometric_gaps
-from taut.training._strategy import Strategy
 
 if TYPE_CHECKING:
     from taut.training._clipping import Clipping
@@ -223,7 +223,7 @@ class FixedSizeSampling(Sampling):
 
     def __post_init__(self) -> None:
         if self.batch_size is not None:
-            size = _validate.positive_integer(batch_size=self.batch_size)
+            size = validate.positive_integer(batch_size=self.batch_size)
             object.__setattr__(self, "batch_size", size)
 
     @property
@@ -277,7 +277,7 @@ class FixedSizeSampling(Sampling):
 
 def positive_rate(**argument: object) -> float:
     """Return the argument as a float in (0, 1]."""
-    rate = _validate.probability(**argument)
+    rate = validate.probability(**argument)
     if rate == 0:
         ((name, _),) = argument.items()
         raise ValueError(f"{name} must be greater than 0, got {name}=0: no step would see data")
@@ -322,7 +322,7 @@ def _subset(examples: int, size: int, source: RandomSource) -> Indices:
 
 
 def _examples(examples: int) -> int:
-    n = _validate.integer(examples=examples)
+    n = validate.integer(examples=examples)
     if n > _MOST_EXAMPLES:
         raise ValueError(f"examples must be at most 2^46, got examples={examples!r}")
     return n

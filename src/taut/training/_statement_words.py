@@ -14,7 +14,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
-from taut._rounding import round_down, round_up
+from taut._base.rounding import round_down, round_up
 
 if TYPE_CHECKING:
     from taut.training._plan import Plan

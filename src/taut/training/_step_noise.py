@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import GaussianNoise, RandomSource
 from taut.training._normal import fill_normal
@@ -65,7 +65,7 @@ class IndependentNoise(StepNoise):
     coordinate_rate: float = 1.0
 
     def __post_init__(self) -> None:
-        scales = tuple(_validate.non_negative(scales=scale) for scale in self.scales)
+        scales = tuple(validate.non_negative(scales=scale) for scale in self.scales)
         object.__setattr__(self, "scales", scales)
         needed = max(self.groups, default=-1) + 1
         if len(scales) != needed:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import BudgetExceeded
 from taut.noise import RandomSource
 from taut.training._audience import Audience
@@ -145,7 +145,7 @@ class PrivateTrainer:
         names: Mapping[str, str | None] | None = None,
     ) -> None:
         if not isinstance(plan, Plan):
-            raise _validate.WrongType(f"plan must be a Plan, got plan={plan!r}")
+            raise validate.WrongType(f"plan must be a Plan, got plan={plan!r}")
         model = unwrapped(model)
         check_detached(model)
         self.plan = plan

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from taut import _validate
+from taut._base import validate
 from taut.accounting import Adjacency, Bounds, MixingComparison, PrivacyLoss
 from taut.errors import UnsoundConfiguration
 from taut.training._plan import Plan
@@ -162,7 +162,7 @@ class TrainingResult:
             raise ValueError(f"not a training result: expected an object with schema {SCHEMA!r}")
         try:
             plan, loss = Plan.from_dict(data["plan"]), PrivacyLoss.from_dict(data["loss"])
-            counted = _validate.integer(counted_steps=data["counted_steps"])
+            counted = validate.integer(counted_steps=data["counted_steps"])
             _check_loss(loss, plan, counted)
             return cls(
                 plan=plan,

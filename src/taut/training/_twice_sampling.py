@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from taut import _validate
-from taut._rounding import round_up
+from taut._base import validate
+from taut._base.rounding import round_up
 from taut.accounting import (
     PrivacyLoss,
     calibrate,
@@ -78,14 +78,14 @@ class TwiceSampling(PoissonSampling):
         super().__post_init__()
         rate = dyadic_rate(coordinate_rate=self.coordinate_rate)
         object.__setattr__(self, "coordinate_rate", rate)
-        if not _validate.positive(spread=self.spread) >= 1:
+        if not validate.positive(spread=self.spread) >= 1:
             raise ValueError(
                 f"spread must be at least 1, where one entry may hold all, got {self.spread!r}"
             )
         for block in self.blocks or ():
             length, entry = block
-            _validate.positive(blocks=length)
-            _validate.positive(blocks=entry)
+            validate.positive(blocks=length)
+            validate.positive(blocks=entry)
 
     def step_loss(self, noise_multiplier: float, examples: int) -> PrivacyLoss:
         rates = self._rate, self.coordinate_rate

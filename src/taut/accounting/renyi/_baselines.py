@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import gammaln
 
-from taut import _validate
-from taut.accounting._pair import ROUNDING, Vector
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting.renyi._curves import Curve, as_orders, checked
 from taut.accounting.renyi._sums import (
     LARGEST_ORDER,
@@ -54,11 +55,11 @@ def fixed_size(curve: Curve, rate: float, pure_epsilon: float = math.inf) -> Cur
         >>> tuple(round(float(x), 6) for x in step([2.0, 16.0]))
         (0.000114, 0.00107)
     """
-    q = _validate.probability(rate=rate)
+    q = validate.probability(rate=rate)
     loss = (
         pure_epsilon
         if pure_epsilon == math.inf
-        else _validate.non_negative(pure_epsilon=pure_epsilon)
+        else validate.non_negative(pure_epsilon=pure_epsilon)
     )
 
     def cumulants(orders: Orders) -> Vector:
@@ -96,8 +97,8 @@ def abadi_moments(rate: float, sigma: float, order: int) -> float:
         >>> round(renyi.abadi_moments(rate=0.001, sigma=4.0, order=8) * 1e6, 4)
         0.503
     """
-    q, s = _validate.positive(rate=rate), _validate.positive(sigma=sigma)
-    a = _validate.positive_integer(order=order)
+    q, s = validate.positive(rate=rate), validate.positive(sigma=sigma)
+    a = validate.positive_integer(order=order)
     _within_abadi(q, s, a)
     t = np.arange(2.0, a + 1)
     stay, log_s = math.log1p(-q), math.log(s)
@@ -151,8 +152,8 @@ def optimal_composition(epsilon: float, delta: float, count: int) -> Callable[[f
         >>> round(total(4.0) * 1e5, 4)
         3.5223
     """
-    single, box = _validate.non_negative(epsilon=epsilon), _validate.below_one(delta=delta)
-    k = _validate.integer(count=count)
+    single, box = validate.non_negative(epsilon=epsilon), validate.below_one(delta=delta)
+    k = validate.integer(count=count)
     if k > _MOST_BOXES:
         raise ValueError(
             f"count must be at most {_MOST_BOXES:,}, got count={k}; for more, "
@@ -166,7 +167,7 @@ def optimal_composition(epsilon: float, delta: float, count: int) -> Callable[[f
     survive = k * math.log1p(-box)
 
     def profile(epsilon: float) -> float:
-        at = _validate.non_negative(epsilon=epsilon)
+        at = validate.non_negative(epsilon=epsilon)
         surplus = (2.0 * j - k) * single - at + ROUNDING * (k * single + at)
         total = float(masses @ -np.expm1(-np.maximum(surplus, 0.0)))
         value = -math.expm1(survive) + math.exp(survive) * total
@@ -198,8 +199,8 @@ def advanced_composition(
         >>> round(renyi.advanced_composition(0.1, 0.0, 100, slack=1e-5)[0], 4)
         5.8502
     """
-    single, box = _validate.non_negative(epsilon=epsilon), _validate.below_one(delta=delta)
-    k, share = _validate.integer(count=count), _validate.below_one(slack=slack)
+    single, box = validate.non_negative(epsilon=epsilon), validate.below_one(delta=delta)
+    k, share = validate.integer(count=count), validate.below_one(slack=slack)
     if share == 0:
         raise ValueError("slack must be greater than 0, got slack=0; k epsilon needs no slack")
     spread = single * math.sqrt(2 * k * -math.log(share))

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from taut import _validate
-from taut.accounting._pair import ROUNDING, Vector
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting.renyi._curves import Curve, checked
 from taut.accounting.renyi._sums import rounded_up
 from taut.accounting.renyi._two_point import optimal_epsilon, optimal_log_delta
@@ -99,7 +100,7 @@ def delta_from_rdp(
     Arguments, errors, warnings and guarantee are those of :func:`epsilon_from_rdp`; ``epsilon`` is
     finite and at least 0.
     """
-    at_epsilon = _validate.non_negative(epsilon=epsilon)
+    at_epsilon = validate.non_negative(epsilon=epsilon)
     _known(conversion)
 
     def closed(at: Vector) -> Vector:
@@ -212,7 +213,7 @@ def _known(conversion: str) -> None:
 
 
 def _open_probability(*, delta: float) -> float:
-    level = _validate.below_one(delta=delta)
+    level = validate.below_one(delta=delta)
     if level == 0:
         raise ValueError("delta must be greater than 0: Renyi orders are finite, got delta=0")
     return level

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from taut import _validate
-from taut.accounting._pair import ROUNDING, Vector
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 
 __all__ = [
     "Curve",
@@ -41,7 +42,7 @@ def gaussian(sigma: float, sensitivity: float = 1.0) -> Curve:
         >>> renyi.gaussian(sigma=2.0)([2.0, 8.0]).round(6).tolist()
         [0.25, 1.0]
     """
-    multiplier = _validate.positive(sigma=sigma) / _validate.positive(sensitivity=sensitivity)
+    multiplier = validate.positive(sigma=sigma) / validate.positive(sensitivity=sensitivity)
     with np.errstate(over="ignore", divide="ignore"):
         rho = float(np.float64(0.5) / multiplier / multiplier)
     return _linear(rho * (1 + ROUNDING))
@@ -54,8 +55,8 @@ def laplace(scale: float, sensitivity: float = 1.0) -> Curve:
     :func:`taut.laplace` for several.
     """
     scale, sensitivity = (
-        _validate.positive(scale=scale),
-        _validate.positive(sensitivity=sensitivity),
+        validate.positive(scale=scale),
+        validate.positive(sensitivity=sensitivity),
     )
     reach = sensitivity / scale
 
@@ -71,7 +72,7 @@ def randomized_response(p: float) -> Curve:
 
     **Guarantee**: exact (Mironov 2017, Proposition 5). ``p`` of 0 or 1 hides nothing: infinite.
     """
-    truth = _validate.probability(p=p)
+    truth = validate.probability(p=p)
     truth = max(truth, 1 - truth)
     if truth == 1:
         return _linear(math.inf)
@@ -92,7 +93,7 @@ def pure(epsilon: float) -> Curve:
         >>> renyi.pure(1.0)(np.array([2.0, 1e6])).round(4).tolist()
         [0.7353, 1.0]
     """
-    single = _validate.non_negative(epsilon=epsilon)
+    single = validate.non_negative(epsilon=epsilon)
     weight = np.array(1 / (1 + math.exp(-single)))
 
     def cumulants(a: Vector) -> Vector:
@@ -107,7 +108,7 @@ def zcdp(rho: float) -> Curve:
     Sampled releases have no useful bound of this shape: their curves bend upwards where the
     largest term of the binomial sum takes over. Sample the curve, not its linear bound.
     """
-    return _linear(_validate.non_negative(rho=rho))
+    return _linear(validate.non_negative(rho=rho))
 
 
 def tcdp(rho: float, omega: float) -> Curve:
@@ -115,10 +116,10 @@ def tcdp(rho: float, omega: float) -> Curve:
 
     (Bun, Dwork, Rothblum and Steinke 2018, Definition 1.)
     """
-    limit = _validate.positive(omega=omega)
+    limit = validate.positive(omega=omega)
     if not limit > 1:
         raise ValueError(f"omega must be greater than 1, got omega={omega!r}")
-    line = _linear(_validate.non_negative(rho=rho))
+    line = _linear(validate.non_negative(rho=rho))
 
     def curve(orders: Vector) -> Vector:
         a = as_orders(orders)

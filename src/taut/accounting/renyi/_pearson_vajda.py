@@ -12,7 +12,7 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from numbers import Rational, Real
 
-from taut import _validate
+from taut._base import validate
 
 __all__ = ["pearson_vajda", "pearson_vajda_gaussian", "pearson_vajda_laplace"]
 
@@ -70,8 +70,8 @@ def pearson_vajda_gaussian(
         {2: 1.7182818284590453}
     """
     n = _largest(largest_order)
-    s = Decimal(_validate.positive(sigma=sigma))
-    d = Decimal(_validate.positive(sensitivity=sensitivity))
+    s = Decimal(validate.positive(sigma=sigma))
+    d = Decimal(validate.positive(sensitivity=sensitivity))
     return _by_order(lambda k: (k * (k - 1) * (d / s) ** 2 / 2).exp(), n)
 
 
@@ -89,8 +89,8 @@ def pearson_vajda_laplace(
         True
     """
     n = _largest(largest_order)
-    b = Decimal(_validate.positive(scale=scale))
-    d = Decimal(_validate.positive(sensitivity=sensitivity))
+    b = Decimal(validate.positive(scale=scale))
+    d = Decimal(validate.positive(sensitivity=sensitivity))
 
     def moment(k: int) -> Decimal:
         r = d / b
@@ -148,7 +148,7 @@ def _float(value: Fraction) -> float:
 
 
 def _largest(largest_order: int) -> int:
-    n = _validate.positive_integer(largest_order=largest_order)
+    n = validate.positive_integer(largest_order=largest_order)
     if n < 2:
         raise ValueError(f"largest_order must be at least 2, got largest_order={n}")
     return n

@@ -9,8 +9,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from taut import _validate
-from taut.accounting._pair import ROUNDING, Vector
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 from taut.accounting.renyi._curves import Curve, as_orders, checked
 from taut.accounting.renyi._sums import (
     LARGEST_TABLE,
@@ -64,7 +65,7 @@ def poisson(curve: Curve, rate: float, *, method: str = "exact", tau: int | None
         >>> round(renyi.epsilon_from_rdp(lambda orders: 1_000 * step(orders), 1e-5).value, 4)
         2.1077
     """
-    q = _validate.probability(rate=rate)
+    q = validate.probability(rate=rate)
     cumulants = _cumulants(curve, q, method, _checked_tau(method, tau))
 
     def sampled(orders: Vector) -> Vector:
@@ -101,7 +102,7 @@ def sampled_gaussian(rates: ArrayLike, sigmas: ArrayLike, largest_order: int) ->
         >>> curves.shape, round(float(curves[0, 0, 14]), 6)
         ((3, 2, 255), 3.087851)
     """
-    n = _validate.positive_integer(largest_order=largest_order)
+    n = validate.positive_integer(largest_order=largest_order)
     if not 2 <= n <= LARGEST_TABLE:
         raise ValueError(
             f"largest_order must be from 2 to {LARGEST_TABLE}, got largest_order={n}; "
@@ -182,4 +183,4 @@ def _checked_tau(method: str, tau: int | None) -> int | None:
         return None
     if method == "exact":
         raise ValueError(f'method="exact" has no tau, got tau={tau!r}; use method="tau"')
-    return _validate.positive_integer(tau=tau)
+    return validate.positive_integer(tau=tau)

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
-from taut.accounting._pair import ROUNDING, Vector
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
 
 __all__ = [
     "LARGEST_ORDER",

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from taut.accounting._pair import ROUNDING
+from taut._base.floats import ROUNDING
 
 __all__ = ["optimal_epsilon", "optimal_log_delta"]
 

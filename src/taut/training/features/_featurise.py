@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset, default_collate
 
-from taut import _validate
+from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.training._fetching import whole_tensors
 from taut.training._loader_checks import length
@@ -67,7 +67,7 @@ def featurise(
         >>> inputs.shape, inputs.dtype
         (torch.Size([20, 81, 7, 7]), torch.float16)
     """
-    size = _validate.positive_integer(batch_size=batch_size)
+    size = validate.positive_integer(batch_size=batch_size)
     source = TensorDataset(dataset) if isinstance(dataset, Tensor) else dataset
     count = length(source)
     features: Tensor | None = None

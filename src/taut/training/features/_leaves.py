@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from taut import _validate
+from taut._base import validate
 
 __all__ = ["dead_leaves"]
 
@@ -43,12 +43,12 @@ def dead_leaves(
         >>> dead_leaves(5, (28, 28), channels=1).shape
         torch.Size([5, 1, 28, 28])
     """
-    _validate.positive_integer(count=count)
-    _validate.positive_integer(channels=channels)
+    validate.positive_integer(count=count)
+    validate.positive_integer(channels=channels)
     height, width = shape
-    _validate.positive_integer(height=height)
-    _validate.positive_integer(width=width)
-    draw = np.random.default_rng(_validate.integer(seed=seed))
+    validate.positive_integer(height=height)
+    validate.positive_integer(width=width)
+    draw = np.random.default_rng(validate.integer(seed=seed))
     images = np.stack([_image(draw, height, width, channels) for _ in range(count)])
     return _blurred(torch.from_numpy(images))
 

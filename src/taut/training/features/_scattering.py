@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from taut import _validate
+from taut._base import validate
 from taut.training.features._morlet import WIDTH, gaussian, wavelets
 
 __all__ = ["Scattering2d"]
@@ -65,9 +65,9 @@ class Scattering2d(nn.Module):
         self, shape: tuple[int, int], *, scales: int = 2, angles: int = 8, channels: int = 1
     ) -> None:
         super().__init__()
-        self.scales = _validate.positive_integer(scales=scales)
-        self.angles = _validate.positive_integer(angles=angles)
-        self.channels = _validate.positive_integer(channels=channels)
+        self.scales = validate.positive_integer(scales=scales)
+        self.angles = validate.positive_integer(angles=angles)
+        self.channels = validate.positive_integer(channels=channels)
         self.shape = _checked_shape(shape, 2**self.scales)
         step = 2**self.scales
         torus = (self.shape[0] + 2 * step, self.shape[1] + 2 * step)
@@ -144,7 +144,7 @@ def _averages(size: int, step: int, width: float) -> Tensor:
 
 def _checked_shape(shape: tuple[int, int], step: int) -> tuple[int, int]:
     height, width = shape
-    sizes = _validate.positive_integer(height=height), _validate.positive_integer(width=width)
+    sizes = validate.positive_integer(height=height), validate.positive_integer(width=width)
     for size in sizes:
         # A point that is mirrored at two opposite borders would count three times.
         if size % step or size <= 2 * step:

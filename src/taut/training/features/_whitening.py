@@ -7,7 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from taut import _validate
+from taut._base import validate
 from taut.noise import Provenance
 from taut.noise._public_vectors import as_provenance
 
@@ -93,8 +93,8 @@ class PublicWhitening(nn.Module):
             ValueError: for fewer than two rows of features, and those that are not finite.
         """
         as_provenance(provenance)
-        _validate.non_negative(power=power)
-        _validate.positive(floor=floor)
+        validate.non_negative(power=power)
+        validate.positive(floor=floor)
         rows = (
             features.detach().double().movedim(1, -1).flatten(0, -2) if features.ndim > 1 else None
         )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from taut import _validate
+from taut._base import validate
 
 __all__ = ["FeatureCNN"]
 
@@ -45,14 +45,14 @@ class FeatureCNN(nn.Module):
                 f"got features={features!r}"
             )
         channels, height, broad = shape
-        width = _validate.positive_integer(width=width)
+        width = validate.positive_integer(width=width)
         self.mix = nn.Conv2d(channels, width, kernel_size=1)
         self.look = nn.Conv2d(width, width, kernel_size=3, padding=1)
         self.bend = nn.Tanh()
         self.pool = nn.MaxPool2d(2)
         self.flat = nn.Flatten()
         self.head = nn.Linear(
-            width * (height // 2) * (broad // 2), _validate.positive_integer(classes=classes)
+            width * (height // 2) * (broad // 2), validate.positive_integer(classes=classes)
         )
 
     def forward(self, features: Tensor) -> Tensor:

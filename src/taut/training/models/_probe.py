@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from taut import _validate
+from taut._base import validate
 
 __all__ = ["LinearProbe"]
 
@@ -50,7 +50,7 @@ class LinearProbe(nn.Module):
         if groups is not None:
             self.norm = nn.GroupNorm(groups, shape[0], affine=False)
         self.flat = nn.Flatten()
-        self.head = nn.Linear(math.prod(shape), _validate.positive_integer(classes=classes))
+        self.head = nn.Linear(math.prod(shape), validate.positive_integer(classes=classes))
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 

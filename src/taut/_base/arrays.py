@@ -1,4 +1,4 @@
-"""Numbers as arrays, without what a conversion to floats would silently change."""
+"""Arrays of real numbers: their types, and conversion without silent changes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from taut._validate import WrongType
+from taut._base.validate import WrongType
 
-__all__ = ["real_numbers"]
+__all__ = ["Matrix", "Vector", "real_numbers"]
+
+Vector = NDArray[np.float64]
+"""Numbers in a row, or in any shape where functions work entry by entry."""
+Matrix = NDArray[np.float64]
+"""One row per record or per case."""
 
 
 def real_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from taut._validate import WrongType
+from taut._base.validate import WrongType
 
 __all__ = ["Strategy"]
 
