@@ -20,10 +20,9 @@ from taut.errors import UnsoundConfiguration
 from taut.noise._public_vectors import Rows
 from taut.training import public_gradients
 from taut.training._batches import inputs_and_targets
-from taut.training._loader_checks import length
-from taut.training._materialised import apply
 from taut.training._per_example_loss import per_example
 from taut.training._refresh import refuse_private
+from taut.training._tensors.examples import apply, length
 
 __all__ = ["Task", "seeded"]
 

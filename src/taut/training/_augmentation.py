@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from taut._base import validate
 from taut.errors import UnsoundConfiguration
-from taut.training._materialised import batch_size, examples_of
+from taut.training._tensors.examples import batch_size, examples_of
 
 __all__ = ["Augment", "Augmentation", "examples_within"]
 

@@ -12,8 +12,8 @@ from taut.errors import UnsoundConfiguration
 from taut.training._clipping import Clipping, FlatClip, NormClipping, RowClipping
 from taut.training._masks import Masks
 from taut.training._quantile_clip import QuantileClip
-from taut.training._records import Record, parts_of, vanishing
-from taut.training._tape import in_full_precision
+from taut.training._records import Record
+from taut.training._tensors.numbers import in_full_precision, parts_of, vanishing
 
 __all__ = ["ClippedSum", "VotingSum", "clipped_sum"]
 

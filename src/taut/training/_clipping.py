@@ -14,8 +14,8 @@ from torch import Tensor
 from taut._base import validate
 from taut._base.registry import Strategy
 from taut.noise import L2Ball, SensitivitySet, optimal_gaussian
-from taut.training._records import MOST_ROW_BYTES
 from taut.training._step_noise import IndependentNoise, StepNoise
+from taut.training._tensors.numbers import MOST_ROW_BYTES
 
 if TYPE_CHECKING:
     from taut.training._masks import Masks

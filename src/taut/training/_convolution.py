@@ -10,15 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from taut.training._records import (
-    ALL,
-    MOST_ROW_BYTES,
-    Record,
-    Rows,
-    parts_of,
-    squared_lengths,
-    without,
-)
+from taut.training._records import Record, Rows
+from taut.training._tensors.numbers import ALL, MOST_ROW_BYTES, parts_of, squared_lengths, without
 
 __all__ = ["Convolution", "Geometry"]
 

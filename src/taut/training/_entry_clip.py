@@ -14,7 +14,7 @@ from taut._base import validate
 from taut.noise import LpIntersection
 from taut.training._clipping import EntryBlock, RowClipping
 from taut.training._masks import Masks
-from taut.training._records import vanishing
+from taut.training._tensors.numbers import vanishing
 
 __all__ = ["L2LInfClip"]
 

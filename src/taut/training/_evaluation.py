@@ -11,8 +11,7 @@ from torch.utils.data import DataLoader
 
 from taut._base import validate
 from taut.training._batches import inputs_and_targets
-from taut.training._loader_checks import length
-from taut.training._materialised import LossFunction, apply, batch_size
+from taut.training._tensors.examples import LossFunction, apply, batch_size, length
 
 __all__ = ["Evaluation", "evaluate"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,10 +12,9 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 
 from taut.errors import UnsoundConfiguration
 from taut.training._sampling import Indices
+from taut.training._tensors.examples import Collate
 
-__all__ = ["Collate", "WholeTensors", "empty_batch", "whole_tensors"]
-
-Collate: TypeAlias = Callable[[list[Any]], Any]
+__all__ = ["WholeTensors", "empty_batch", "whole_tensors"]
 
 
 class WholeTensors:

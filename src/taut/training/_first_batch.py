@@ -6,8 +6,7 @@ from typing import Any
 
 from torch.utils.data import default_collate
 
-from taut.training._fetching import Collate
-from taut.training._loader_checks import length
+from taut.training._tensors.examples import Collate, length
 
 __all__ = ["first_examples"]
 

@@ -21,8 +21,8 @@ from taut.noise import Blocks, Provenance, Subspaces, optimal_gaussian, public_s
 from taut.training._basis_noise import Basis, BasisNoise
 from taut.training._clipping import EntryBlock, RowClipping
 from taut.training._masks import Masks
-from taut.training._records import MOST_ROW_BYTES, vanishing
 from taut.training._subspace_files import from_json, read_subspaces, to_json, write_subspaces
+from taut.training._tensors.numbers import MOST_ROW_BYTES, vanishing
 
 __all__ = ["HybridClip"]
 

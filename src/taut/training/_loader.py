@@ -13,18 +13,13 @@ from torch.utils.data import DataLoader
 from taut._base import validate
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments, default_generator
-from taut.training._fetching import Collate, empty_batch, whole_tensors
-from taut.training._loader_checks import (
-    check_replaceable,
-    check_size,
-    fitted,
-    length,
-    refuse_loader,
-)
+from taut.training._fetching import empty_batch, whole_tensors
+from taut.training._loader_checks import check_replaceable, check_size, fitted, refuse_loader
 from taut.training._plan import Plan
 from taut.training._processes import Processes
 from taut.training._randomness import checked
 from taut.training._sampling import Indices, Sampling
+from taut.training._tensors.examples import Collate, length
 
 __all__ = ["MicroBatch", "PrivateLoader", "check_sampler"]
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from taut.training._loader_checks import check_replaceable, length
+from taut.training._loader_checks import check_replaceable
 from taut.training._sampling import FixedSizeSampling, PoissonSampling, Sampling, positive_rate
+from taut.training._tensors.examples import length
 
 __all__ = ["LoaderBatches"]
 

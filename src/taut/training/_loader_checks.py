@@ -16,8 +16,9 @@ from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.training._plan import Plan
 from taut.training._sampling import Sampling
+from taut.training._tensors.examples import length
 
-__all__ = ["check_replaceable", "check_size", "fitted", "length", "refuse_loader"]
+__all__ = ["check_replaceable", "check_size", "fitted", "refuse_loader"]
 
 
 def refuse_loader(loader: object, sampling: Sampling) -> Never:
@@ -81,27 +82,3 @@ def fitted(sampling: object) -> Sampling:
     if not sampling.is_fitted:
         raise ValueError(f"sampling={sampling!r} has no batch size; give it one, or give a plan")
     return sampling
-
-
-def length(dataset: Any) -> int:
-    """Return the number of examples, or say what to do about a dataset that has none."""
-    if isinstance(dataset, DataLoader):
-        raise UnsoundConfiguration(
-            "a DataLoader draws batches in its own way, and private sampling needs the examples: "
-            "give its dataset (loader.dataset); batches are those of the plan"
-        )
-    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
-        raise UnsoundConfiguration(
-            f"{type(dataset).__name__} can only be read in its own order, so that no example can "
-            "be sampled; use a dataset with __len__ and __getitem__, for example list(dataset)"
-        )
-    try:
-        examples = len(dataset)
-    except (TypeError, NotImplementedError):
-        raise UnsoundConfiguration(
-            f"{type(dataset).__name__} has no length, so that there is no rate to sample with; "
-            "define __len__, or use a list"
-        ) from None
-    if examples == 0:
-        raise ValueError("dataset must hold at least one example, got an empty one")
-    return examples

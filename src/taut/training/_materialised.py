@@ -11,17 +11,15 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
-from taut.errors import UnsoundConfiguration
 from taut.training._copies import OnCopies
 from taut.training._leaf import quiet
 from taut.training._records import Record, Rows
 from taut.training._rewrites import rewritten
 from taut.training._state import State
+from taut.training._tensors.examples import LossFunction, apply, batch_size
 
-__all__ = ["LossFunction", "Materialised", "apply", "batch_size", "examples_of"]
+__all__ = ["Materialised"]
 
-LossFunction: TypeAlias = Callable[[Any, Any], Tensor]
-"""Takes a model's outputs and the targets, and returns one loss per example."""
 
 _Gradients: TypeAlias = Callable[
     [dict[str, Tensor], list[Tensor]], tuple[dict[str, Tensor], Tensor]
@@ -146,30 +144,6 @@ class _Called:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return torch.func.functional_call(self._model, self._parameters, args, kwargs)
-
-
-def apply(model: Callable[..., Any], inputs: Any) -> Any:
-    """Call a model with its inputs: a tuple by position, a mapping by keyword, or a single one."""
-    if isinstance(inputs, dict):
-        return model(**inputs)
-    if isinstance(inputs, tuple | list):
-        return model(*inputs)
-    return model(inputs)
-
-
-def batch_size(inputs: Any) -> int:
-    """Return the number of examples, which all tensors must share as their first axis."""
-    sizes = {len(x) for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor) and x.dim() > 0}
-    if len(sizes) != 1:
-        raise UnsoundConfiguration(
-            f"inputs must share one first axis, that of examples; found sizes {sorted(sizes)}"
-        )
-    return sizes.pop()
-
-
-def examples_of(values: Any, part: slice) -> Any:
-    """Return some examples of inputs or targets, in whatever structure."""
-    return pytree.tree_map(lambda x: x[part] if isinstance(x, Tensor) else x, values)
 
 
 def _precise(grads: Tensor) -> Tensor:

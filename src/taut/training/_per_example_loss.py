@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
-from taut.training._materialised import LossFunction, examples_of
+from taut.training._tensors.examples import LossFunction, examples_of
 
 __all__ = ["per_example"]
 

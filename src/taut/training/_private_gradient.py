@@ -21,7 +21,7 @@ from taut.training._copies import MeanOverCopies, OnCopies, check_copies
 from taut.training._distributed import Sharded, reduction_for, unwrapped
 from taut.training._fitting_noise import checked_noise
 from taut.training._masks import Masks
-from taut.training._materialised import LossFunction, Materialised, apply, batch_size
+from taut.training._materialised import Materialised
 from taut.training._optimizer_checks import check_parameters
 from taut.training._processes import Processes
 from taut.training._quantile_clip import CountedNoise
@@ -29,6 +29,7 @@ from taut.training._records import Record
 from taut.training._self_check import check_examples, check_losses, sum_of_squares
 from taut.training._step_noise import StepNoise
 from taut.training._tape import Backend, NotExamples, Tape, tape_for
+from taut.training._tensors.examples import LossFunction, apply, batch_size
 
 __all__ = ["PrivateGradient"]
 

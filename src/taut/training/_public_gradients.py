@@ -10,7 +10,8 @@ from torch import nn
 
 from taut.noise._public_vectors import Rows
 from taut.training._check_model import check_model
-from taut.training._materialised import LossFunction, Materialised
+from taut.training._materialised import Materialised
+from taut.training._tensors.examples import LossFunction
 
 __all__ = ["public_gradients"]
 

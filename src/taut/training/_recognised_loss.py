@@ -16,10 +16,8 @@ from taut.training._batches import (
     inputs_and_targets,
     probed,
 )
-from taut.training._fetching import Collate
-from taut.training._loader_checks import length
-from taut.training._materialised import LossFunction, apply
 from taut.training._per_example_loss import per_example
+from taut.training._tensors.examples import Collate, LossFunction, apply, length
 
 __all__ = ["recognised"]
 

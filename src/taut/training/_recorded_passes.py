@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from taut.errors import UnsoundConfiguration
-from taut.training._materialised import batch_size
 from taut.training._private_gradient import PrivateGradient
 from taut.training._self_check import check_examples
+from taut.training._tensors.examples import batch_size
 
 __all__ = ["RecordedPasses", "check_detached"]
 

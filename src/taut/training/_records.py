@@ -9,31 +9,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-__all__ = [
-    "ALL",
-    "MOST_ROW_BYTES",
-    "Blocks",
-    "OuterProduct",
-    "Record",
-    "Rows",
-    "Sum",
-    "merged",
-    "parts_of",
-    "squared_lengths",
-    "vanishing",
-    "without",
-]
+from taut.training._tensors.numbers import ALL, MOST_ROW_BYTES, parts_of, squared_lengths, without
 
-ALL = slice(None)
-"""All examples of a batch."""
+__all__ = ["Blocks", "OuterProduct", "Record", "Rows", "Sum", "merged"]
 
-MOST_ROW_BYTES = 16 * 2**20
-"""The most that one record keeps of gradients written out; more is slow to allocate anew."""
 
 _FLOPS_PER_BYTE = 25.0  # of gradients written out to fresh memory and read, measured on CPUs
 _FLOPS_PER_PAIR = 30.0  # of an entry of a Gram matrix, for what is done to it elementwise
@@ -326,29 +310,6 @@ def merged(uses: Sequence[Record]) -> Record:
     if rows:
         found.append(Rows(rows[0].parameter, torch.stack([use.rows() for use in rows]).sum(0)))
     return found[0] if len(found) == 1 else Sum(found)
-
-
-def parts_of(batch: int, row_bytes: int, most: int = MOST_ROW_BYTES) -> Iterator[slice]:
-    """Yield parts of a batch whose rows take no more than `most` bytes, if one row does not."""
-    step = max(1, most // max(1, row_bytes))
-    yield from (slice(i, i + step) for i in range(0, batch, step))
-
-
-def squared_lengths(vectors: Tensor) -> Tensor:
-    """Return the squared l2 norms along the last axis."""
-    lengths: Tensor = torch.linalg.vector_norm(vectors, dim=-1)
-    return lengths.square()
-
-
-def vanishing(dtype: torch.dtype, numbers: int) -> float:
-    """Return what the sum of the squares of so many numbers may lack because squares vanished."""
-    return numbers * torch.finfo(dtype).tiny
-
-
-def without(values: Tensor, examples: Tensor) -> Tensor:
-    """Return the values with zeros for the marked examples."""
-    marked = examples.view(-1, *[1] * (values.dim() - 1))
-    return torch.where(marked, torch.zeros((), dtype=values.dtype, device=values.device), values)
 
 
 def _left_products(one: Tensor, other: Tensor) -> Tensor:

@@ -17,13 +17,11 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 
 from taut.errors import UnsoundConfiguration
 from taut.training._batches import check_finite, inputs_and_targets
-from taut.training._fetching import Collate
-from taut.training._loader_checks import length
-from taut.training._materialised import LossFunction, batch_size
 from taut.training._plan import Plan
 from taut.training._private_gradient import PrivateGradient
 from taut.training._public_gradients import public_gradients
 from taut.training._refreshed_clip import RefreshedClipping
+from taut.training._tensors.examples import Collate, LossFunction, batch_size, length
 
 __all__ = ["Refresh", "refresh_of", "refuse_private"]
 

@@ -16,12 +16,12 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
 from taut.training._ema import MovingAverage
 from taut.training._loader import PrivateLoader
-from taut.training._materialised import LossFunction
 from taut.training._plan import Plan
 from taut.training._private_gradient import PrivateGradient
 from taut.training._processes import Processes
 from taut.training._refresh import Refresh
 from taut.training._run_ledger import RunLedger
+from taut.training._tensors.examples import LossFunction
 
 __all__ = ["RunState"]
 

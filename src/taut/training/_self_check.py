@@ -14,9 +14,9 @@ from torch.utils import _pytree as pytree
 
 from taut.errors import UnsoundConfiguration
 from taut.training._dropout import without_dropout
-from taut.training._materialised import LossFunction, apply, batch_size, examples_of
 from taut.training._rewrites import rewritten
 from taut.training._tape import Tape
+from taut.training._tensors.examples import LossFunction, apply, batch_size, examples_of
 
 __all__ = ["check_examples", "check_losses", "sum_of_squares"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from taut.training._records import ALL, Record, Rows, parts_of, squared_lengths
+from taut.training._records import Record, Rows
+from taut.training._tensors.numbers import ALL, parts_of, squared_lengths
 
 __all__ = ["Standardised", "StandardisedConv2d"]
 

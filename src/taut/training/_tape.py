@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -26,9 +26,10 @@ from taut.training._records import Record, merged
 from taut.training._rewrites import Rewrite, rewrite_for
 from taut.training._rules import Rule, rule_for
 from taut.training._state import State
+from taut.training._tensors.numbers import in_full_precision
 from taut.training._watch import watched
 
-__all__ = ["Backend", "NotExamples", "Tape", "in_full_precision", "tape_for"]
+__all__ = ["Backend", "NotExamples", "Tape", "tape_for"]
 
 Backend: TypeAlias = Literal["auto", "bookkeeping", "materialised"]
 """How per-example gradients are had: kept as factors, or written out by `torch.func`."""
@@ -272,16 +273,6 @@ def _opened(output: Tensor) -> Tensor:
     anchor = torch.empty(0, device=output.device, requires_grad=True)
     opened: Tensor = _Open.apply(output, anchor)  # type: ignore[no-untyped-call]
     return opened
-
-
-def in_full_precision(device_type: str) -> AbstractContextManager[object]:
-    """Return a context in which autocast does not round: norms and sums are in float32."""
-    if torch.is_autocast_enabled(device_type):
-        return torch.autocast(device_type, enabled=False)
-    return _AS_IT_IS
-
-
-_AS_IT_IS = nullcontext()
 
 
 def _precise(grads: Tensor) -> Tensor:

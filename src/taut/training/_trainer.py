@@ -29,11 +29,9 @@ from taut.training._distributed import refuse_for_shards, unwrapped
 from taut.training._dropped import warn_of_dropped
 from taut.training._ema import MovingAverage
 from taut.training._evaluation import Evaluation, evaluate
-from taut.training._fetching import Collate
 from taut.training._first_batch import first_examples
 from taut.training._interrupts import Interrupts, leave_interrupts_to_parent
 from taut.training._loader import MicroBatch, PrivateLoader
-from taut.training._materialised import LossFunction
 from taut.training._mixed_sgd import mixed
 from taut.training._optimizer_checks import optimizer_of, scheduler_of
 from taut.training._plan import Plan
@@ -48,6 +46,7 @@ from taut.training._run_ledger import RunLedger
 from taut.training._run_record import RunRecord, checked_names
 from taut.training._run_state import RunState
 from taut.training._tape import Backend
+from taut.training._tensors.examples import Collate, LossFunction
 from taut.training._training_result import TrainingResult
 
 __all__ = ["PrivateTrainer"]

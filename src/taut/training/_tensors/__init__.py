@@ -1,0 +1,1 @@
+"""Small helpers on tensors and batches; nothing of training below them."""
