@@ -14,22 +14,6 @@ from taut.accounting._asymptotics import (
     estimate_many_coordinates,
     sampled_mean_error,
 )
-from taut.accounting._bank import (
-    approximate,
-    discrete_gaussian,
-    discrete_laplace,
-    exponential,
-    finite,
-    from_profile,
-    from_rdp,
-    gaussian,
-    laplace,
-    pure,
-    randomized_response,
-    stability_release,
-    variance_pair,
-    zero,
-)
 from taut.accounting._bounds import (
     Bounds,
 )
@@ -63,6 +47,7 @@ from taut.accounting._filters import (
     PrivacyOdometer,
     Remaining,
 )
+from taut.accounting._given import approximate, finite, from_profile, from_rdp, pure, zero
 from taut.accounting._individual import (
     IndividualFilter,
 )
@@ -83,6 +68,13 @@ from taut.accounting._mixture import (
     group_poisson,
     mixture_of_gaussians,
 )
+from taut.accounting._primitives import (
+    discrete_gaussian,
+    discrete_laplace,
+    gaussian,
+    laplace,
+    variance_pair,
+)
 from taut.accounting._samplers import (
     Mask,
     SampledRun,
@@ -94,6 +86,7 @@ from taut.accounting._screening import (
     noisy_vote,
     screening_rdp,
 )
+from taut.accounting._selection import exponential, randomized_response, stability_release
 
 __all__ = [
     "Adjacency",

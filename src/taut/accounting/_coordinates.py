@@ -16,7 +16,8 @@ from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._primitives import Gaussian, Primitive
+from taut.accounting._primitives import Gaussian
+from taut.accounting._releases.release import Primitive
 from taut.accounting._renyi_only import RenyiOnly
 from taut.accounting._sampled import Poisson
 from taut.accounting._vertex import (

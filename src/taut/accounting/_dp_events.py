@@ -10,17 +10,20 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
-from taut.accounting import _bank as bank
 from taut.accounting._adjacency import Adjacency, as_adjacency
+from taut.accounting._given import finite, from_rdp, zero
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._primitives import (
     DiscreteLaplace,
     Gaussian,
     Laplace,
-    Primitive,
-    RandomizedResponse,
+    discrete_laplace,
+    gaussian,
+    laplace,
 )
+from taut.accounting._releases.release import Primitive
 from taut.accounting._sampled import FixedSize, Joint, Poisson
+from taut.accounting._selection import RandomizedResponse, randomized_response
 
 __all__ = ["from_dp_event", "to_dp_event"]
 
@@ -82,14 +85,14 @@ def _read_randomized_response(event: Any, adjacency: Adjacency) -> PrivacyLoss:
     other = event.noise_parameter / event.num_buckets
     truth = 1 - event.noise_parameter + other
     if event.num_buckets == 2:
-        return bank.randomized_response(truth, adjacency=adjacency)
+        return randomized_response(truth, adjacency=adjacency)
     rest = (event.num_buckets - 2) * other
-    return bank.finite([truth, other, rest], [other, truth, rest], adjacency=adjacency)
+    return finite([truth, other, rest], [other, truth, rest], adjacency=adjacency)
 
 
 def _read_zcdp(event: Any, adjacency: Adjacency) -> PrivacyLoss:
     shift = getattr(event, "xi", 0.0)
-    return bank.from_rdp(lambda order: event.rho * order + shift, adjacency=adjacency)
+    return from_rdp(lambda order: event.rho * order + shift, adjacency=adjacency)
 
 
 def _read_fixed_size(event: Any, adjacency: Adjacency) -> PrivacyLoss:
@@ -98,22 +101,22 @@ def _read_fixed_size(event: Any, adjacency: Adjacency) -> PrivacyLoss:
 
 
 _READERS: dict[str, Callable[[Any, Adjacency], PrivacyLoss]] = {
-    "NoOpDpEvent": lambda _, adjacency: bank.zero(adjacency=adjacency),
-    "NonPrivateDpEvent": lambda _, adjacency: bank.randomized_response(1.0, adjacency=adjacency),
-    "GaussianDpEvent": lambda event, adjacency: bank.gaussian(
+    "NoOpDpEvent": lambda _, adjacency: zero(adjacency=adjacency),
+    "NonPrivateDpEvent": lambda _, adjacency: randomized_response(1.0, adjacency=adjacency),
+    "GaussianDpEvent": lambda event, adjacency: gaussian(
         event.noise_multiplier, _moved(adjacency), adjacency=adjacency
     ),
-    "LaplaceDpEvent": lambda event, adjacency: bank.laplace(
+    "LaplaceDpEvent": lambda event, adjacency: laplace(
         event.noise_multiplier, _moved(adjacency), adjacency=adjacency
     ),
-    "DiscreteLaplaceDpEvent": lambda event, adjacency: bank.discrete_laplace(
+    "DiscreteLaplaceDpEvent": lambda event, adjacency: discrete_laplace(
         1 / event.noise_parameter, _moved(adjacency) * event.sensitivity, adjacency=adjacency
     ),
     "RandomizedResponseDpEvent": _read_randomized_response,
     "ZCDpEvent": _read_zcdp,
     "SelfComposedDpEvent": lambda event, adjacency: event.count * _read(event.event, adjacency),
     "ComposedDpEvent": lambda event, adjacency: sum(
-        (_read(part, adjacency) for part in event.events), bank.zero(adjacency=adjacency)
+        (_read(part, adjacency) for part in event.events), zero(adjacency=adjacency)
     ),
     "PoissonSampledDpEvent": lambda event, adjacency: _read(event.event, adjacency).poisson(
         event.sampling_probability

@@ -10,7 +10,7 @@ from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._answer import Engine, epsilon_bounds
 from taut.accounting._bounds import Bounds
 from taut.accounting._half_sum import HalfSum
-from taut.accounting._primitives import Primitive
+from taut.accounting._releases.release import Primitive
 from taut.accounting._renyi_only import OneSided, RenyiOnly
 from taut.accounting._scout import SHARP, Scout
 

@@ -24,8 +24,9 @@ from taut.accounting._budgets import (
     positive_delta,
     renyi_budgets,
 )
+from taut.accounting._given import Approximate
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._primitives import Approximate, Gaussian
+from taut.accounting._primitives import Gaussian
 from taut.errors import (
     AdjacencyMismatch,
     BudgetExceeded,

@@ -18,7 +18,6 @@ from taut.accounting._answer import delta_bounds, epsilon_bounds
 from taut.accounting._bounds import Bounds
 from taut.accounting._explain import Explanation, explain
 from taut.accounting._half_sum import HalfSum, merge_gaussians
-from taut.accounting._primitives import Primitive
 from taut.accounting._questions import (
     cumulant_of_sum,
     estimate_delta,
@@ -26,6 +25,7 @@ from taut.accounting._questions import (
     renyi_divergence,
     tradeoff,
 )
+from taut.accounting._releases.release import Primitive
 from taut.accounting._renyi_only import OneSided, RenyiOnly
 from taut.accounting._renyi_sampled import FixedSizeRenyi, JointRenyi, PoissonRenyi
 from taut.accounting._sampled import FixedSize, Joint, Poisson, PoissonReplace

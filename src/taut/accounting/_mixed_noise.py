@@ -20,7 +20,8 @@ from taut._base.floats import ROUNDING
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mixed_moments import gaussian_uniform_cumulants, laplace_uniform_cumulants
-from taut.accounting._primitives import Gaussian, Laplace, Primitive
+from taut.accounting._primitives import Gaussian, Laplace
+from taut.accounting._releases.release import Primitive
 from taut.accounting._renyi_only import RenyiOnly, divergences
 from taut.accounting._sampled import Poisson
 from taut.accounting._vertex import Vertex, divergences_from, table_size, vertex

@@ -22,7 +22,7 @@ from taut.accounting._gaussian import GaussianPair
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mixture_pair import MixturePair
 from taut.accounting._pair import Pair
-from taut.accounting._primitives import Primitive
+from taut.accounting._releases.release import Primitive
 from taut.accounting._sampling import SampledPair
 from taut.errors import UnsoundConfiguration
 

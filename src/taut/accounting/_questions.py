@@ -16,7 +16,7 @@ from taut.accounting._contour import Contour
 from taut.accounting._fourier import afa_delta
 from taut.accounting._half_sum import HalfSum
 from taut.accounting._pair import Pair, renyi_cumulants
-from taut.accounting._primitives import Primitive
+from taut.accounting._releases.release import Primitive
 from taut.accounting._renyi_only import RenyiOnly
 from taut.accounting._scout import Saddle, Scout
 

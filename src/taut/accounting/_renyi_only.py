@@ -15,8 +15,8 @@ from taut._base.arrays import Vector
 from taut._base.floats import ROUNDING
 from taut.accounting._adjacency import Half
 from taut.accounting._pair import Pair, renyi_cumulants
-from taut.accounting._primitives import Primitive
 from taut.accounting._profile import lower_hull
+from taut.accounting._releases.release import Primitive
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["OneSided", "Renyi", "RenyiOnly", "divergences"]

@@ -10,69 +10,16 @@ import numpy as np
 from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting._adjacency import Adjacency, Half
-from taut.accounting._primitives import Primitive
+from taut.accounting._releases.release import Primitive, Several, check_sizes, refuse_batches
 from taut.accounting._renyi_only import RenyiOnly, divergences
 from taut.accounting.renyi._baselines import fixed_size
 from taut.accounting.renyi._poisson import poisson
 from taut.errors import UnsoundConfiguration
 
-__all__ = [
-    "FixedSizeRenyi",
-    "JointRenyi",
-    "PoissonRenyi",
-    "Several",
-    "check_sizes",
-    "refuse_batches",
-]
+__all__ = ["FixedSizeRenyi", "JointRenyi", "PoissonRenyi"]
 
 _LARGEST_ORDER = 2048
 _HALVES = (Half.ADD, Half.REMOVE)
-
-
-def refuse_batches(release: Primitive) -> None:
-    """Refuse to sample what draws batches of fixed size itself: no theorem covers it."""
-    if release.contains_batches:
-        raise UnsoundConfiguration(
-            "sampling of fixed_size has no theorem: the population of the batch is random then. "
-            f"In {release}: use one sampler, poisson(rate) or fixed_size(batch_size, population)"
-        )
-
-
-def check_sizes(batch_size: int, population: int) -> None:
-    """Check that a batch fits into the population."""
-    validate.positive_integer(batch_size=batch_size)
-    validate.positive_integer(population=population)
-    if batch_size > population:
-        raise ValueError(
-            f"batch_size must not exceed population, got batch_size={batch_size}, "
-            f"population={population}"
-        )
-
-
-class Several(Primitive):
-    """Several releases that look at one sample of the records: one release for a sampler."""
-
-    releases: tuple[Primitive, ...]
-    counts: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        if not self.releases or len(self.releases) != len(self.counts):
-            raise ValueError("a joint release needs as many counts as releases, at least one")
-        for release, count in zip(self.releases, self.counts, strict=True):
-            if not isinstance(release, Primitive):
-                raise ValueError(f"releases must be releases, got release={release!r}")
-            validate.positive_integer(count=count)
-
-    def check(self, adjacency: Adjacency) -> None:
-        """Every release must be known under the relation."""
-        for release in self.releases:
-            release.check(adjacency)
-
-    def __str__(self) -> str:
-        """Return the sum in parentheses."""
-        terms = zip(self.releases, self.counts, strict=True)
-        return "(" + " + ".join(f"{n} * {r}" if n > 1 else str(r) for r, n in terms) + ")"
 
 
 @dataclass(frozen=True)

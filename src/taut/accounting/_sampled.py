@@ -14,17 +14,10 @@ from taut.accounting._finite import binary_pair
 from taut.accounting._half_sum import merge_gaussians
 from taut.accounting._joint import EnclosedPair, product_pair
 from taut.accounting._pair import Pair
-from taut.accounting._primitives import Primitive
 from taut.accounting._profile import Knots, convex_knots, pair_of_knots
+from taut.accounting._releases.release import Primitive, Several, check_sizes, refuse_batches
 from taut.accounting._renyi_only import RenyiOnly
-from taut.accounting._renyi_sampled import (
-    FixedSizeRenyi,
-    JointRenyi,
-    PoissonRenyi,
-    Several,
-    check_sizes,
-    refuse_batches,
-)
+from taut.accounting._renyi_sampled import FixedSizeRenyi, JointRenyi, PoissonRenyi
 from taut.accounting._sampling import ReplaceSampledPair, SampledPair
 from taut.errors import UnsoundConfiguration
 

@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from taut._base import validate
 from taut.accounting._adjacency import Adjacency
-from taut.accounting._bank import gaussian
 from taut.accounting._bounds import Bounds
 from taut.accounting._coordinates import twice_sampled
 from taut.accounting._loss import PrivacyLoss
+from taut.accounting._primitives import gaussian
 
 __all__ = ["Mask", "SampledRun", "SamplerComparison", "compare_samplers"]
 

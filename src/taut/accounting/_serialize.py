@@ -5,39 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from functools import cache
-from importlib import import_module
 from typing import Any
 
 from taut._base import validate
 from taut.accounting._adjacency import Adjacency, as_adjacency
-from taut.accounting._primitives import Primitive
+from taut.accounting._releases.release import Primitive
 
 __all__ = ["SCHEMA", "decode", "dumps", "encode", "loads"]
 
 SCHEMA = "taut.privacy-loss/1"
-
-# Modules that describe releases; those with factories import the loss, hence not at the top.
-_MODULES = (
-    "_additive",
-    "_coordinate_blocks",
-    "_coordinates",
-    "_mixed_noise",
-    "_mixture",
-    "_primitives",
-    "_renyi_only",
-    "_renyi_sampled",
-    "_sampled",
-    "_screening",
-)
-
-
-@cache
-def _kinds() -> dict[str, type[Primitive]]:
-    """Return the class of every kind of release."""
-    modules = [import_module(f"taut.accounting.{name}") for name in _MODULES]
-    classes = [getattr(module, name) for module in modules for name in module.__all__]
-    return {cls.kind: cls for cls in classes if hasattr(cls, "kind")}
 
 
 def encode(adjacency: Adjacency, terms: Iterable[tuple[Primitive, int]]) -> dict[str, Any]:
@@ -100,7 +76,7 @@ def _plain(value: Any) -> Any:
 
 def _decode(data: Mapping[str, Any]) -> Primitive:
     kind = data["kind"]
-    kinds = _kinds()
+    kinds = Primitive.kinds()
     if kind not in kinds:
         raise ValueError(f"unknown release kind {kind!r}; known: {', '.join(sorted(kinds))}")
     values = {name: _frozen(value) for name, value in data.items() if name != "kind"}

@@ -1,118 +1,175 @@
-"""The bank: one factory for every release whose loss taut knows."""
+"""Releases that are given by what is known of them: a guarantee, a pair, a curve."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut.accounting._adjacency import Adjacency, as_adjacency
-from taut.accounting._loss import PrivacyLoss
-from taut.accounting._primitives import (
-    Approximate,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Exponential,
-    Finite,
-    Gaussian,
-    Laplace,
-    Primitive,
-    Profile,
-    Pure,
-    RandomizedResponse,
-    StabilityRelease,
-    Variance,
+from taut._base.arrays import Vector
+from taut.accounting._adjacency import Adjacency, Half, as_adjacency
+from taut.accounting._finite import (
+    FailingPair,
+    binary_pair,
+    finite_pair,
 )
-from taut.accounting._profile import convex_knots
+from taut.accounting._loss import PrivacyLoss
+from taut.accounting._pair import Pair
+from taut.accounting._profile import Knots, convex_knots, larger_pair, pair_of_knots
+from taut.accounting._releases.release import Primitive
 from taut.accounting._renyi_only import Renyi
 from taut.errors import UnsoundConfiguration
 
 __all__ = [
+    "Approximate",
+    "Finite",
+    "Profile",
+    "Pure",
     "approximate",
-    "discrete_gaussian",
-    "discrete_laplace",
-    "exponential",
     "finite",
     "from_profile",
     "from_rdp",
-    "gaussian",
-    "laplace",
     "pure",
-    "randomized_response",
-    "stability_release",
-    "variance_pair",
     "zero",
 ]
 
+
+@dataclass(frozen=True)
+class Pure(Primitive):
+    """Anything that satisfies epsilon-DP."""
+
+    kind = "pure"
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validate.non_negative(epsilon=self.epsilon)
+
+    def pair(self, half: Half) -> Pair:
+        """Symmetric: randomized response is the worst case."""
+        return binary_pair(self.epsilon)
+
+
+@dataclass(frozen=True)
+class Approximate(Primitive):
+    """Anything that satisfies (epsilon, delta)-DP."""
+
+    kind = "approximate"
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validate.non_negative(epsilon=self.epsilon)
+        validate.below_one(delta=self.delta)
+
+    def pair(self, half: Half) -> Pair:
+        """Symmetric: randomized response, or failure with probability delta."""
+        return FailingPair(binary_pair(self.epsilon), self.delta)
+
+
+@dataclass(frozen=True)
+class Finite(Primitive):
+    """Finitely many outcomes: p without the record, q with it."""
+
+    kind = "finite"
+    p: tuple[float, ...]
+    q: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        _check_distribution(p=self.p)
+        _check_distribution(q=self.q)
+        if len(self.p) != len(self.q):
+            raise ValueError(
+                f"p and q must list the same outcomes, got {len(self.p)} and {len(self.q)} entries"
+            )
+
+    def pair(self, half: Half) -> Pair:
+        """Asymmetric; under replace-one the maximum of both profiles."""
+        p, q = _normalised(self.p), _normalised(self.q)
+        if half is Half.ADD:
+            return finite_pair(p, q)
+        if half is Half.REMOVE:
+            return finite_pair(q, p)
+        return larger_pair(finite_pair(p, q), finite_pair(q, p))
+
+    def __str__(self) -> str:
+        """Return the number of outcomes only."""
+        return f"finite({len(self.p)} outcomes)"
+
+
+@dataclass(frozen=True)
+class Profile(Primitive):
+    """Any mechanism with a known upper bound on its privacy profile.
+
+    ``direction`` is the half that the bound is about, or None if it holds for both.
+    """
+
+    kind = "profile"
+    log_thresholds: tuple[float, ...]
+    deltas: tuple[float, ...]
+    direction: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        if len(self.log_thresholds) != len(self.deltas) or not self.deltas:
+            raise ValueError("a profile needs as many deltas as log thresholds, at least one")
+        for value in self.log_thresholds:
+            validate.finite(log_threshold=value)
+        for value in self.deltas:
+            validate.probability(delta=value)
+        thresholds, deltas = np.exp(self.log_thresholds), np.array(self.deltas)
+        if not (np.diff(thresholds) > 0).all():
+            raise ValueError("log_thresholds must increase")
+        if not (deltas >= (1 - thresholds) * (1 - 1e-12)).all():
+            raise ValueError("deltas must be at least 1 - threshold, as every profile is")
+        steps = np.diff(np.append(0.0, thresholds))
+        slopes = np.append(np.diff(np.append(1.0, deltas)) / steps, 0.0)
+        if not (np.diff(slopes) >= -1e-9 * np.abs(slopes).max()).all():
+            raise ValueError("deltas must be convex in the threshold and must not rise")
+        if self.direction not in (None, "add", "remove"):
+            raise ValueError(f"direction must be 'add', 'remove' or None, got {self.direction!r}")
+
+    def pair(self, half: Half) -> Pair:
+        """The same pair in every direction, unless the bound is one-sided."""
+        pair = pair_of_knots(Knots(np.array(self.log_thresholds), np.array(self.deltas)))
+        return pair if self.direction in (None, half) else pair.swapped()
+
+    def __str__(self) -> str:
+        """Return the number of knots only."""
+        return f"profile({len(self.deltas)} knots)"
+
+
+def _normalised(masses: tuple[float, ...]) -> Vector:
+    """Return masses that sum to one but for rounding; rounded ones are best left alone."""
+    total = math.fsum(masses)
+    return np.array(masses) if abs(total - 1) <= 1e-15 else np.array(masses) / total
+
+
+def _check_distribution(**argument: tuple[float, ...]) -> None:
+    ((name, masses),) = argument.items()
+    for mass in masses:
+        validate.probability(**{name: mass})
+    total = math.fsum(masses)
+    if not abs(total - 1) <= 1e-9:
+        raise ValueError(f"{name} must sum to 1, got a sum of {total!r}; divide by the sum")
+
+
 _RENYI_ORDERS = np.union1d(1 + np.geomspace(1e-2, 1e6, 300), np.arange(2.0, 65.0))
+
+
 _MAX_EPSILON = 500.0  # exp(epsilon) of a profile's knots must stay within floating point
-
-
-def gaussian(
-    sigma: float, sensitivity: float = 1.0, *, adjacency: Adjacency | str = "add_remove"
-) -> PrivacyLoss:
-    """Return the loss of adding N(0, sigma^2) to every coordinate of a vector.
-
-    Args:
-        sigma: standard deviation of the noise.
-        sensitivity: largest l2-distance between the vectors of two neighbours.
-        adjacency: the relation for which ``sensitivity`` holds. Replacing a record in a sum
-            clipped at C moves it by up to 2 C.
-
-    **Guarantee**: exact, in any dimension (Balle and Wang 2018, Theorem 8).
-
-    Example:
-        >>> import taut
-        >>> round(taut.gaussian(sigma=1.0).epsilon(delta=1e-5), 4)
-        4.3772
-    """
-    sigma, sensitivity = (
-        validate.positive(sigma=sigma),
-        validate.positive(sensitivity=sensitivity),
-    )
-    return _one(Gaussian(sigma, sensitivity), adjacency)
-
-
-def laplace(
-    scale: float, sensitivity: float = 1.0, *, adjacency: Adjacency | str = "add_remove"
-) -> PrivacyLoss:
-    """Return the loss of adding Laplace noise of ``scale`` to a query.
-
-    Args:
-        scale: the b of the density exp(-|x| / b) / (2 b).
-        sensitivity: largest l1-distance between the answers of two neighbours.
-        adjacency: the relation for which ``sensitivity`` holds.
-
-    **Guarantee**: exact for one coordinate. With independent noise on several coordinates the
-    one-coordinate shift is the worst case of the same l1-length (docs/theory/laplace-noise.md).
-
-    Example:
-        >>> import taut
-        >>> taut.laplace(scale=2.0).epsilon(delta=0)
-        0.5
-    """
-    scale, sensitivity = (
-        validate.positive(scale=scale),
-        validate.positive(sensitivity=sensitivity),
-    )
-    return _one(Laplace(scale, sensitivity), adjacency)
-
-
-def randomized_response(p: float, *, adjacency: Adjacency | str = "add_remove") -> PrivacyLoss:
-    """Return the loss of reporting a bit truthfully with probability ``p``.
-
-    ``p`` below one half is the same mechanism mirrored; 0 and 1 hide nothing, so epsilon is
-    infinite.
-    """
-    return _one(RandomizedResponse(validate.probability(p=p)), adjacency)
 
 
 def pure(epsilon: float, *, adjacency: Adjacency | str = "add_remove") -> PrivacyLoss:
     """Return the worst loss of any ``epsilon``-DP release (Kairouz, Oh and Viswanath 2015)."""
-    return _one(Pure(validate.non_negative(epsilon=epsilon)), adjacency)
+    return PrivacyLoss([(Pure(validate.non_negative(epsilon=epsilon)), 1)], adjacency)
 
 
 def approximate(
@@ -120,60 +177,7 @@ def approximate(
 ) -> PrivacyLoss:
     """Return the worst loss of any (``epsilon``, ``delta``)-DP release."""
     epsilon, delta = validate.non_negative(epsilon=epsilon), validate.below_one(delta=delta)
-    return _one(Approximate(epsilon, delta), adjacency)
-
-
-def discrete_gaussian(
-    sigma: float, sensitivity: int = 1, *, adjacency: Adjacency | str = "add_remove"
-) -> PrivacyLoss:
-    """Return the loss of integer Gaussian noise on one integer query.
-
-    **Guarantee**: exact for a single coordinate. No dominating pair is known in several
-    dimensions: account each coordinate as a release of its own.
-    """
-    sigma = validate.positive(sigma=sigma)
-    return _one(
-        DiscreteGaussian(sigma, validate.positive_integer(sensitivity=sensitivity)), adjacency
-    )
-
-
-def discrete_laplace(
-    scale: float, sensitivity: int = 1, *, adjacency: Adjacency | str = "add_remove"
-) -> PrivacyLoss:
-    """Return the loss of two-sided geometric noise on one integer query.
-
-    The mass of x is proportional to exp(-|x| / scale).
-    """
-    scale = validate.positive(scale=scale)
-    return _one(
-        DiscreteLaplace(scale, validate.positive_integer(sensitivity=sensitivity)), adjacency
-    )
-
-
-def exponential(epsilon: float, *, adjacency: Adjacency | str = "add_remove") -> PrivacyLoss:
-    """Return the loss of a selection whose log-probabilities shift within a range of ``epsilon``.
-
-    That is the exponential mechanism with weights exp(epsilon u / (2 sensitivity)),
-    report-noisy-max with Gumbel noise, and every ``epsilon``-bounded-range release.
-
-    **Guarantee**: the tight profile over all bounded-range releases (docs/theory/exponential.md);
-    much below that of an arbitrary ``epsilon``-DP release.
-    """
-    return _one(Exponential(validate.positive(epsilon=epsilon)), adjacency)
-
-
-def variance_pair(
-    sigma_p: float, sigma_q: float, *, adjacency: Adjacency | str = "add_remove"
-) -> PrivacyLoss:
-    """Return the loss of noise whose own deviation depends on the record.
-
-    Args:
-        sigma_p: standard deviation without the record.
-        sigma_q: standard deviation with it.
-        adjacency: add/remove, one of its halves, or zero-out.
-    """
-    release = Variance(validate.positive(sigma_p=sigma_p), validate.positive(sigma_q=sigma_q))
-    return _one(release, adjacency)
+    return PrivacyLoss([(Approximate(epsilon, delta), 1)], adjacency)
 
 
 def finite(p: ArrayLike, q: ArrayLike, *, adjacency: Adjacency | str = "add_remove") -> PrivacyLoss:
@@ -184,17 +188,7 @@ def finite(p: ArrayLike, q: ArrayLike, *, adjacency: Adjacency | str = "add_remo
         q: probability of every outcome with it, for the worst neighbour.
         adjacency: under replace-one both orders of the pair are covered.
     """
-    return _one(Finite(_masses(p=p), _masses(q=q)), adjacency)
-
-
-def stability_release(
-    epsilon: float, delta: float, *, adjacency: Adjacency | str = "add_remove"
-) -> PrivacyLoss:
-    """Return the loss of releasing an exact answer if its noisy distance to instability allows.
-
-    The test is distance + Lap(1/epsilon) > log(1/delta)/epsilon. Failure has mass ``delta / 2``.
-    """
-    return _one(StabilityRelease(validate.positive(epsilon=epsilon), delta), adjacency)
+    return PrivacyLoss([(Finite(_masses(p=p), _masses(q=q)), 1)], adjacency)
 
 
 def from_profile(
@@ -255,7 +249,7 @@ def from_profile(
     knots = convex_knots(at, deltas)
     direction = str(relation) if relation in (Adjacency.ADD, Adjacency.REMOVE) else None
     release = Profile(tuple(knots.epsilons.tolist()), tuple(knots.deltas.tolist()), direction)
-    return _one(release, relation)
+    return PrivacyLoss([(release, 1)], relation)
 
 
 def from_rdp(
@@ -312,16 +306,12 @@ def from_rdp(
         raise ValueError("curve must be finite at one order at least")
     direction = str(relation) if relation in (Adjacency.ADD, Adjacency.REMOVE) else None
     release = Renyi(tuple(at[known].tolist()), tuple(values[known].tolist()), direction)
-    return _one(release, relation)
+    return PrivacyLoss([(release, 1)], relation)
 
 
 def zero(*, adjacency: Adjacency | str = "add_remove") -> PrivacyLoss:
     """Return the loss of releasing nothing, the identity of ``+`` under every relation."""
     return PrivacyLoss((), adjacency)
-
-
-def _one(release: Primitive, adjacency: Adjacency | str) -> PrivacyLoss:
-    return PrivacyLoss([(release, 1)], adjacency)
 
 
 def _masses(**argument: ArrayLike) -> tuple[float, ...]:

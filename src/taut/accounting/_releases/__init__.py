@@ -1,0 +1,1 @@
+"""What a release is, and how sampling wraps one."""

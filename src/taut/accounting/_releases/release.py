@@ -1,0 +1,118 @@
+"""What a release is: a frozen description that knows its mathematics and no engine."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut.accounting._adjacency import Adjacency, Half
+from taut.accounting._pair import Pair
+from taut.errors import UnsoundConfiguration
+
+__all__ = ["Primitive", "Several", "check_sizes", "refuse_batches"]
+
+
+@dataclass(frozen=True)
+class Primitive(ABC):
+    """One release, described by its parameters.
+
+    Every class that sets `kind` is found again by it, so that JSON needs no list of classes.
+    """
+
+    kind: ClassVar[str]
+    _kinds: ClassVar[dict[str, type[Primitive]]] = {}
+
+    caveat: ClassVar[str] = ""
+    """What the guarantee rests on beyond published proofs, if anything."""
+
+    draws_batches: ClassVar[bool] = False
+    """Whether the release draws a batch of fixed size from the records it is given."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "kind" in vars(cls):
+            Primitive._kinds[cls.kind] = cls
+
+    @staticmethod
+    def kinds() -> Mapping[str, type[Primitive]]:
+        """Return the class of every kind of release."""
+        return Primitive._kinds
+
+    @abstractmethod
+    def pair(self, half: Half) -> Pair:
+        """Return the pair that dominates this release in the direction ``half``."""
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Raise ``UnsoundConfiguration`` if no pair is known under ``adjacency``."""
+        return
+
+    @property
+    def contains_batches(self) -> bool:
+        """Whether the release, or one inside of it, draws a batch of fixed size."""
+        values = [getattr(self, field.name) for field in fields(self)]
+        items = [item for v in values for item in (v if isinstance(v, tuple) else (v,))]
+        inside = [item for item in items if isinstance(item, Primitive)]
+        return self.draws_batches or any(release.contains_batches for release in inside)
+
+    def known_divergences(self, half: Half, orders: Vector) -> Vector | None:
+        """Return bounds on Renyi divergences that are better than those of the pair, if any."""
+        return None
+
+    def sampled(self, rate: float) -> Primitive | None:
+        """Return this release on a Poisson sample, if it knows better than the general theorem."""
+        return None
+
+    def __str__(self) -> str:
+        """Return the call that makes this release."""
+        inside = ", ".join(f"{field.name}={getattr(self, field.name):g}" for field in fields(self))
+        return f"{self.kind}({inside})"
+
+
+def refuse_batches(release: Primitive) -> None:
+    """Refuse to sample what draws batches of fixed size itself: no theorem covers it."""
+    if release.contains_batches:
+        raise UnsoundConfiguration(
+            "sampling of fixed_size has no theorem: the population of the batch is random then. "
+            f"In {release}: use one sampler, poisson(rate) or fixed_size(batch_size, population)"
+        )
+
+
+def check_sizes(batch_size: int, population: int) -> None:
+    """Check that a batch fits into the population."""
+    validate.positive_integer(batch_size=batch_size)
+    validate.positive_integer(population=population)
+    if batch_size > population:
+        raise ValueError(
+            f"batch_size must not exceed population, got batch_size={batch_size}, "
+            f"population={population}"
+        )
+
+
+class Several(Primitive):
+    """Several releases that look at one sample of the records: one release for a sampler."""
+
+    releases: tuple[Primitive, ...]
+    counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        if not self.releases or len(self.releases) != len(self.counts):
+            raise ValueError("a joint release needs as many counts as releases, at least one")
+        for release, count in zip(self.releases, self.counts, strict=True):
+            if not isinstance(release, Primitive):
+                raise ValueError(f"releases must be releases, got release={release!r}")
+            validate.positive_integer(count=count)
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Every release must be known under the relation."""
+        for release in self.releases:
+            release.check(adjacency)
+
+    def __str__(self) -> str:
+        """Return the sum in parentheses."""
+        terms = zip(self.releases, self.counts, strict=True)
+        return "(" + " + ".join(f"{n} * {r}" if n > 1 else str(r) for r, n in terms) + ")"
