@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv
 
-from taut.audit._rates import rate_at_least, rate_at_most
 from taut.audit._statistics import Runs, Statistic, fitted_statistics
 
-__all__ = ["Attack", "Evidence", "Score", "Sides", "best_attack"]
+__all__ = ["Attack", "Evidence", "Score", "Sides", "best_attack", "rate_at_least", "rate_at_most"]
 
 Score: TypeAlias = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 """How much bounds on true- and false-positive rates would prove."""
@@ -162,3 +162,18 @@ def _scored(
     tpr = rate_at_least(hits, len(target), failure / 2)
     fpr = rate_at_most(alarms, len(other), failure / 2)
     return cuts, score(tpr, fpr)
+
+
+def rate_at_least(hits: ArrayLike, trials: int, failure: float) -> NDArray[np.float64]:
+    """Return lower bounds on a probability, each wrong with probability at most `failure`.
+
+    **Guarantee**: exact for independent trials (Clopper and Pearson 1934).
+    """
+    k = np.asarray(hits, dtype=np.float64)
+    bound = betaincinv(np.maximum(k, 1.0), trials - k + 1.0, failure)
+    return np.asarray(np.where(k > 0, bound, 0.0))
+
+
+def rate_at_most(hits: ArrayLike, trials: int, failure: float) -> NDArray[np.float64]:
+    """Return upper bounds on a probability, each wrong with probability at most `failure`."""
+    return np.asarray(1.0 - rate_at_least(trials - np.asarray(hits), trials, failure))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from taut.noise import ClipBiasReport
-from taut.report._figure import new_figure
+from taut.report._svg import new_figure
 
 __all__ = ["plot_clip_bias"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taut.report._figure import new_figure
+from taut.report._svg import new_figure
 
 if TYPE_CHECKING:
     from taut.runs import PlanSweep

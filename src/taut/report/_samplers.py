@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from taut.accounting import SampledRun, SamplerComparison
-from taut.report._figure import new_figure
+from taut.report._svg import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

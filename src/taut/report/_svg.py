@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 import html
 import io
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from taut.report._figure import new_figure
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["inline_svg"]
+__all__ = ["inline_svg", "new_figure"]
 
 _SIZE = (4.4, 3.1)  # inches: on a phone, letters keep about the size they have here
 _SETTINGS: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 10.5, "font.family": "sans-serif"}
@@ -58,3 +61,18 @@ def _embedded(svg: str, name: str, title: str, alt: str) -> str:
         f'<desc id="{name}-alt">{html.escape(alt)}</desc>'
     )
     return re.sub(r"<svg[^>]*>", lambda _: label, svg, count=1)
+
+
+def new_figure(width: float = 7.5, height: float = 5.0) -> Figure:
+    """Return an empty figure, of a size in inches.
+
+    Raises:
+        ImportError: if matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError(
+            "plots need matplotlib; install it with: pip install 'taut[report]'"
+        ) from None
+    return Figure(figsize=(width, height), layout="constrained")

@@ -11,7 +11,7 @@ except ModuleNotFoundError as error:
 
 from taut.training._basis_noise import BasisNoise
 from taut.training._callbacks import Callback, CSVLog, StepEnd, TensorBoardLog
-from taut.training._check_model import check_model
+from taut.training._check_model import check_model, replace_batchnorm
 from taut.training._clipping import (
     Clipping,
     EntryBlock,
@@ -35,7 +35,6 @@ from taut.training._public_gradients import public_gradients
 from taut.training._quantile_clip import CountedNoise, QuantileClip
 from taut.training._refresh import Refresh
 from taut.training._refreshed_clip import RefreshedClipping, RefreshedHybridClip
-from taut.training._replace import replace_batchnorm
 from taut.training._run_history import RunHistory, Segment
 from taut.training._run_ledger import RunLedger
 from taut.training._sampling import FixedSizeSampling, PoissonSampling, Sampling

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from taut.errors import UnsoundConfiguration
-from taut.training._records import Blocks, OuterProduct, Record, Rows
+from taut.training._records import Blocks, OuterProduct, Record, Rows, Tap
 from taut.training._rules import linear_records
-from taut.training._tap import Tap
 
 __all__ = ["attention"]
 

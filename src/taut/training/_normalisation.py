@@ -12,8 +12,7 @@ from typing import TypeAlias
 from torch import Tensor, nn
 from torch.nn import functional
 
-from taut.training._records import Record, Rows
-from taut.training._tap import Tap
+from taut.training._records import Record, Rows, Tap
 
 __all__ = ["group_norm", "instance_norm"]
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from taut.training._tensors.numbers import ALL, MOST_ROW_BYTES, parts_of, squared_lengths, without
 
-__all__ = ["Blocks", "OuterProduct", "Record", "Rows", "Sum", "merged"]
+__all__ = ["Blocks", "OuterProduct", "Record", "Rows", "Sum", "Tap", "merged", "without_tap"]
 
 
 _FLOPS_PER_BYTE = 25.0  # of gradients written out to fresh memory and read, measured on CPUs
@@ -322,3 +323,20 @@ def _left_products(one: Tensor, other: Tensor) -> Tensor:
     if other.dtype == torch.long:
         return _left_products(other, one).transpose(1, 2)
     return torch.bmm(one, other.transpose(1, 2))
+
+
+class Tap(Protocol):
+    """Lets a value through, and turns the gradient that comes back into records."""
+
+    def __call__(
+        self, value: Tensor, records: Callable[[Tensor], Iterator[Record]], *inputs: Tensor
+    ) -> Tensor:
+        """Return the value; `inputs` are what the records will read, and must stay as they are."""
+
+
+def without_tap(
+    value: Tensor, records: Callable[[Tensor], Iterator[Record]], *inputs: Tensor
+) -> Tensor:
+    """Return the value alone, for those who use a rewritten layer without a tape."""
+    del records, inputs
+    return value

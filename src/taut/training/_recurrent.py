@@ -16,9 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from taut.errors import UnsoundConfiguration
-from taut.training._records import Record
+from taut.training._records import Record, Tap
 from taut.training._rules import linear_records
-from taut.training._tap import Tap
 
 __all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "rnn", "rnn_cell"]
 

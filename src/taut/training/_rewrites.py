@@ -14,8 +14,8 @@ from torch import nn
 
 from taut.training._attention import attention
 from taut.training._normalisation import group_norm, instance_norm
+from taut.training._records import without_tap
 from taut.training._recurrent import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
-from taut.training._tap import without_tap
 
 __all__ = ["RECURRENT", "Rewrite", "rewrite_for", "rewritten"]
 

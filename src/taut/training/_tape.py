@@ -20,8 +20,7 @@ from torch.autograd.function import FunctionCtx
 from torch.utils.hooks import RemovableHandle
 
 from taut.errors import UnsoundConfiguration
-from taut.training._arguments import Arguments
-from taut.training._leaf import LeafCall, is_leaf
+from taut.training._leaf import Arguments, LeafCall, is_leaf
 from taut.training._records import Record, merged
 from taut.training._rewrites import Rewrite, rewrite_for
 from taut.training._rules import Rule, rule_for
