@@ -28,8 +28,8 @@ from training_data import Data, load
 from training_recipes import RECIPES, Recipe
 
 from taut.comparison import Comparison, Settings, Task, compare
+from taut.comparison._intervals import mean_interval
 from taut.comparison._markdown import markdown_table
-from taut.comparison._statistics import mean_interval
 from taut.report import plot_comparison
 
 DELTA = 1e-5

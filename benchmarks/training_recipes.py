@@ -24,8 +24,8 @@ from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from training_data import Data, load
 
+from taut.comparison._intervals import mean_interval
 from taut.comparison._markdown import markdown_table
-from taut.comparison._statistics import mean_interval
 from taut.noise import SeededForExperiments
 from taut.training import Clipping, FlatClip, Plan, PrivateTrainer
 from taut.training.models import FeatureCNN, LinearProbe, TanhCNN

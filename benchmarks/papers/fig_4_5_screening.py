@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 import taut
-from taut.accounting._screening import noisy_screening, screening_rdp
+from taut.accounting._mechanisms.screening import noisy_screening, screening_rdp
 
 COUNT, K, THRESHOLD, SIGMA, RATE, DELTA = 8192, 300, 210.0, 85.0, 0.25, 1e-5
 REAL_ORDERS, INTEGER_ORDERS = np.arange(1.25, 60.0, 0.05), np.arange(2.0, 60.0)

@@ -14,7 +14,7 @@ import numpy as np
 
 import taut
 from taut.accounting._adjacency import Half
-from taut.accounting._mixing import compare_mixing
+from taut.accounting._comparisons.equal_variance import compare_mixing
 
 DELTA = 1e-5
 ORDERS = np.arange(2.0, 129.0)

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from taut.accounting._adjacency import Half
-from taut.accounting._coordinates import TwiceSampled
+from taut.accounting._mechanisms.coordinates import TwiceSampled
 
 DELTA = 1e-5
 ORDERS = np.arange(2.0, 129.0)

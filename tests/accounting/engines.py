@@ -8,10 +8,10 @@ import mpmath as mp
 
 from taut import Bounds
 from taut.accounting._adjacency import Half
-from taut.accounting._answer import Answer, delta_bounds, epsilon_bounds
-from taut.accounting._gaussian import GaussianPair
-from taut.accounting._half_sum import HalfSum
-from taut.accounting._pair import Pair
+from taut.accounting._answers.answer import Answer, delta_bounds, epsilon_bounds
+from taut.accounting._engines.half_sum import HalfSum
+from taut.accounting._pairs.gaussian import GaussianPair
+from taut.accounting._pairs.pair import Pair
 
 SMALLEST = 1e-300
 

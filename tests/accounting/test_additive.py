@@ -9,20 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taut
-from taut.accounting._additive import AdditiveNoise, additive_noise
 from taut.accounting._adjacency import Adjacency, Half
-from taut.accounting._mixed_moments import (
+from taut.accounting._comparisons.equal_variance import (
+    compare_mixing,
+    estimate_loss_moments,
+    fisher_information,
+)
+from taut.accounting._mechanisms.log_concave import AdditiveNoise, additive_noise
+from taut.accounting._mechanisms.uniform_moments import (
     gaussian_uniform_cumulants,
     laplace_cumulants,
     laplace_uniform_cumulants,
 )
-from taut.accounting._mixed_noise import (
+from taut.accounting._mechanisms.uniform_noise import (
     MixedGaussian,
     MixedLaplace,
     mixed_gaussian,
     mixed_laplace,
 )
-from taut.accounting._mixing import compare_mixing, estimate_loss_moments, fisher_information
 from taut.errors import UnsoundConfiguration
 
 BOTH = (Half.REMOVE, Half.ADD)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import taut
-from taut.accounting._bounds import falls_below
+from taut.accounting._engines.bounds import falls_below
 
 
 def test_gap_is_the_width():

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taut
-from taut.accounting._answer import Engine
-from taut.accounting._finite import binary_pair
-from taut.accounting._gaussian import GaussianPair
+from taut.accounting._answers.answer import Engine
+from taut.accounting._pairs.finite import binary_pair
+from taut.accounting._pairs.gaussian import GaussianPair
 
 DELTAS = [1e-1, 1e-3, 1e-6, 1e-10, 1e-15, 1e-20, 1e-30]
 TOLERANCES = [1e-3, 1e-5]

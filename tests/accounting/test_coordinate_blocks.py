@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import taut
 from taut.accounting._adjacency import Half
-from taut.accounting._coordinate_blocks import TwiceSampledBlocks
-from taut.accounting._coordinates import Coordinatewise, TwiceSampled
+from taut.accounting._mechanisms.coordinate_blocks import TwiceSampledBlocks
+from taut.accounting._mechanisms.coordinates import Coordinatewise, TwiceSampled
 from taut.errors import UnsoundConfiguration
 
 ORDERS = np.array([2.0, 3.0, 4.0, 7.0, 16.0, 33.5])

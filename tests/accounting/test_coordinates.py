@@ -12,13 +12,18 @@ from hypothesis import strategies as st
 
 import taut
 from taut.accounting._adjacency import Adjacency, Half
-from taut.accounting._asymptotics import (
+from taut.accounting._comparisons.equal_compute import (
     equal_compute_plan,
     estimate_many_coordinates,
     sampled_mean_error,
 )
-from taut.accounting._coordinates import Coordinatewise, TwiceSampled, coordinatewise, twice_sampled
-from taut.accounting._vertex import vertex
+from taut.accounting._mechanisms.coordinates import (
+    Coordinatewise,
+    TwiceSampled,
+    coordinatewise,
+    twice_sampled,
+)
+from taut.accounting._mechanisms.worst_record import vertex
 from taut.errors import UnsoundConfiguration
 
 BOTH = (Half.REMOVE, Half.ADD)

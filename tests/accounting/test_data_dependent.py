@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtr
 
 import taut
-from taut.accounting._data_dependent import (
+from taut.accounting._comparisons.data_dependent import (
     data_dependent_gnmax,
     data_dependent_lnmax,
     data_dependent_screening,
@@ -127,7 +127,7 @@ def test_second_order_bound_ends_where_its_theorem_does():
 def test_screening_at_a_count_is_the_larger_neighbour_and_below_the_maximum():
     order, k, threshold, sigma = 5.0, 30, 18.0, 6.0
     z = (np.arange(k + 1) - threshold) / sigma
-    family = taut.accounting._screening.screening_rdp(k, threshold, sigma, [order])[0]
+    family = taut.accounting._mechanisms.screening.screening_rdp(k, threshold, sigma, [order])[0]
     for count in (0, 7, 18, 30):
         here = ndtr(np.array([z[count], -z[count]]))
         truth = max(

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taut
-from taut.accounting._finite import FinitePair, binary_pair
-from taut.accounting._gaussian import GaussianPair
-from taut.accounting._joint import product_pair
-from taut.accounting._smooth import SmoothPair
+from taut.accounting._pairs.blurred import SmoothPair
+from taut.accounting._pairs.finite import FinitePair, binary_pair
+from taut.accounting._pairs.gaussian import GaussianPair
+from taut.accounting._releases.product import product_pair
 
 EPSILONS = np.array([-20.0, -5.0, -1.0, -0.1, 0.0, 0.3, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0])
 THIRDS = st.integers(1, 8)

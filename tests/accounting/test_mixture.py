@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 import taut
 from taut.accounting._adjacency import Half
-from taut.accounting._gaussian import GaussianPair
-from taut.accounting._mixture import (
+from taut.accounting._mechanisms.mixture import (
     MixtureOfGaussians,
     MixturePair,
     _binomial,
     group_poisson,
     mixture_of_gaussians,
 )
-from taut.accounting._sampling import SampledPair
+from taut.accounting._pairs.gaussian import GaussianPair
+from taut.accounting._pairs.sampled import SampledPair
 from taut.errors import UnsoundConfiguration
 
 HALVES = [Half.ADD, Half.REMOVE]

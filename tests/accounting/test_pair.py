@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from taut.accounting._adjacency import Half
-from taut.accounting._exponential import exponential_mechanism_pair, laplace_pair
-from taut.accounting._finite import (
+from taut.accounting._pairs.exponential import exponential_mechanism_pair, laplace_pair
+from taut.accounting._pairs.finite import (
     DiscreteGaussianPair,
     FailingPair,
     binary_pair,
     discrete_laplace_pair,
     finite_pair,
 )
-from taut.accounting._gaussian import GaussianPair, VariancePair
-from taut.accounting._sampling import ReplaceSampledPair, SampledPair
+from taut.accounting._pairs.gaussian import GaussianPair, VariancePair
+from taut.accounting._pairs.sampled import ReplaceSampledPair, SampledPair
 
 BASES = {
     "gaussian": GaussianPair(1.0),

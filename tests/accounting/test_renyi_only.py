@@ -10,8 +10,8 @@ from scipy.optimize import minimize_scalar
 
 import taut
 from taut.accounting._adjacency import Half
-from taut.accounting._renyi_only import Renyi, divergences
-from taut.accounting._renyi_sampled import FixedSizeRenyi, JointRenyi, PoissonRenyi
+from taut.accounting._releases.renyi_only import Renyi, divergences
+from taut.accounting._releases.sampled_renyi import FixedSizeRenyi, JointRenyi, PoissonRenyi
 from taut.errors import AdjacencyMismatch, UnsoundConfiguration
 
 ORDERS = np.array([1.01, 1.5, 2.0, 2.5, 3.0, 7.3, 16.0, 63.0])

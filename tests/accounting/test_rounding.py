@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import taut
 from taut.accounting._adjacency import Half
-from taut.accounting._finite import binary_pair
-from taut.accounting._lattice import Placement, discretise
+from taut.accounting._pairs.discretisation import Placement, discretise
+from taut.accounting._pairs.finite import binary_pair
 
 
 class TestWideCells:

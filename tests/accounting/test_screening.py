@@ -12,15 +12,15 @@ from scipy.special import ndtr
 
 import taut
 from taut.accounting._adjacency import Half
-from taut.accounting._gaussian import GaussianPair
-from taut.accounting._sampling import SampledPair
-from taut.accounting._screening import (
+from taut.accounting._mechanisms.screening import (
     NoisyScreening,
     noisy_screening,
     noisy_vote,
     screening_pair,
     screening_rdp,
 )
+from taut.accounting._pairs.gaussian import GaussianPair
+from taut.accounting._pairs.sampled import SampledPair
 from taut.errors import UnsoundConfiguration
 
 SMALL = (12, 7.0, 3.0)  # k, threshold, sigma

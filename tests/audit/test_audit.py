@@ -9,8 +9,8 @@ from scipy.stats import kstest, norm
 import taut
 from taut.accounting import Adjacency
 from taut.audit import audit_observations, audit_training, crafted
-from taut.audit._crafted import likelihood_ratios
-from taut.audit._noise_checks import noise_checks
+from taut.audit._attacks.crafted import likelihood_ratios
+from taut.audit._attacks.noise_checks import noise_checks
 
 
 def gaussian_runs(runs, steps, shift, sigma, seed):

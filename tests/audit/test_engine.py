@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from taut.audit import audit_loop, audit_plan, crafted
-from taut.audit._engine import _trainer_loop
+from taut.audit._attacks.shipped_engine import _trainer_loop
 from taut.training import FixedSizeSampling, FlatClip, Plan, PrivateGradient
 
 torch.set_num_threads(1)

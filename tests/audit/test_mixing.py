@@ -14,7 +14,7 @@ from taut.audit import audit_observations, audit_plan
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments
 from taut.training import FlatClip, ModelMix, Plan
-from taut.training._mixed_sgd import MixedSGD
+from taut.training._run.mixed_sgd import MixedSGD
 
 
 class Remembering(MixedSGD):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
 import taut
-from taut.audit._attack import rate_at_least, rate_at_most
-from taut.audit._claim import Claim, epsilon_at_least
+from taut.audit._attacks.attack import rate_at_least, rate_at_most
+from taut.audit._attacks.claim import Claim, epsilon_at_least
 from taut.errors import UnsoundConfiguration
 
 

@@ -7,7 +7,7 @@ import torch
 from taut.audit import audit_loop, audit_plan, crafted
 from taut.noise import Subspaces
 from taut.training import HybridClip, L2LInfClip, Plan, TwiceSampling
-from taut.training._masks import Masks
+from taut.training._sampling.masks import Masks
 
 torch.set_num_threads(1)
 

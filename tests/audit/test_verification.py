@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 import taut
 from taut.audit import Verdict, verify_statement
-from taut.audit._described_runs import shuffled_floor
+from taut.audit._statements.described_run import shuffled_floor
 from taut.training import (
     FixedSizeSampling,
     FlatClip,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from taut.cli import _compare
+from taut.cli._commands import compare as _compare
 from taut.comparison import Settings, predict
 
 torch.set_num_threads(1)

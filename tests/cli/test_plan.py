@@ -92,7 +92,7 @@ def test_a_mistake_is_explained(refusal, line, message):
 
 
 def test_completion_of_names():
-    from taut.cli._plan import _complete_knob
+    from taut.cli._commands.plan import _complete_knob
     from taut.cli._run_options import complete_sampler
 
     assert _complete_knob("e") == ["epochs=", "epsilon=", "examples="]

@@ -11,7 +11,7 @@ from torch.utils.data import Subset, TensorDataset
 import taut
 from taut.comparison import Arm, Group, Hybrid, Mix, Settings, predict
 from taut.comparison._arms import arms_of
-from taut.comparison._measure import clipped_gradients, noise_std
+from taut.comparison._noise_size import clipped_gradients, noise_std
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.noise import SeededForExperiments, one_step
 from taut.training import FlatClip, GroupClip, ModelMix, Plan, PrivateGradient

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from taut.comparison import Comparison, predict
-from taut.comparison._statistics import mean_interval
+from taut.comparison._intervals import mean_interval
 from taut.comparison._summary import best_learning_rate
 
 PREDICTION = predict(SETTINGS, TASK_SIZES, arms=["plain", "group", "normalised"])

@@ -23,9 +23,9 @@ from taut.noise import (
     gaussian_with_covariance,
     optimal_gaussian,
 )
-from taut.noise._axes_release import AxesRelease
-from taut.noise._baselines import iid_gaussian, spr_gaussian
-from taut.noise._exact_release import RoundedNoise
+from taut.noise._exact.axes import AxesRelease
+from taut.noise._exact.release import RoundedNoise
+from taut.noise._optimal.baselines import iid_gaussian, spr_gaussian
 
 TURN = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 5)))[0]
 FLAT = np.array([[1.0, 2.0, 0.0, 1.0, 0.5], [0.0, 1.0, 1.0, -1.0, 0.3]])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from taut.noise import clipping
-from taut.noise._clipping import (
+from taut.noise._sets.projections import (
     as_table,
     clip_l2,
     clip_l2_then_linf,

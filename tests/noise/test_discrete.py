@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from noise.words import Words
 from scipy import stats
 
-from taut.noise._discrete import (
+from taut.noise._random.discrete import (
     _Gaussian,
     _Laplace,
     _sampler,
     discrete_gaussian_noise,
     discrete_laplace_noise,
 )
-from taut.noise._secure import SecureGenerator, SeededForExperiments
+from taut.noise._random.sources import SecureGenerator, SeededForExperiments
 
 SIZE = 200_000
 SCALES = [0.2, 0.5, 1.0, 1.7, 12.3, 15.99, 63.9, 64, Fraction(1000, 7), 1e4]

@@ -13,7 +13,7 @@ from taut.noise import (
     optimal_gaussian,
     optimal_laplace,
 )
-from taut.noise._baselines import iid_gaussian, iid_laplace
+from taut.noise._optimal.baselines import iid_gaussian, iid_laplace
 
 widths = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12)
 TARGET = {"epsilon": 0.7, "delta": 1e-5}

@@ -20,7 +20,8 @@ from taut.noise import (
     gaussian_with_scales,
     optimal_gaussian,
 )
-from taut.noise._exact_release import (
+from taut.noise._exact.grid_values import MOST_STEPS, exact_value
+from taut.noise._exact.release import (
     _CLEAR_TAIL,
     _MARGIN,
     STANDARD_LAPLACE,
@@ -28,7 +29,6 @@ from taut.noise._exact_release import (
     RoundedNoise,
     noisy_steps,
 )
-from taut.noise._grid_values import MOST_STEPS, exact_value
 
 KINDS = {"normal": (STANDARD_NORMAL, stats.norm), "laplace": (STANDARD_LAPLACE, stats.laplace)}
 SQRT_2 = math.sqrt(2)
@@ -91,7 +91,7 @@ class TestDistribution:
 
     @pytest.mark.parametrize("fineness", [-1, 0, 10])
     def test_of_a_mechanism(self, monkeypatch, fineness):
-        monkeypatch.setattr("taut.noise._exact_release._FINENESS", fineness)
+        monkeypatch.setattr("taut.noise._exact.release._FINENESS", fineness)
         size, scale, value = 50_000, 3.7, 10.11
         noise = gaussian_with_scales(Box(np.ones(size)), np.full(size, scale))
         grid = noise.grid[0]
@@ -244,7 +244,7 @@ class TestUnclearDraws:
         words = SeededForExperiments(8).integers_u64(size).tolist()
         arguments = in_steps(np.zeros(size)), np.full(size, ratio), KINDS[kind][0]
         doubles = noisy_steps(*arguments, Words(words))
-        monkeypatch.setattr("taut.noise._exact_release._MARGIN", 2.0)  # nothing is clear
+        monkeypatch.setattr("taut.noise._exact.release._MARGIN", 2.0)  # nothing is clear
         assert (noisy_steps(*arguments, Words(words)) == doubles).all()
 
 
@@ -255,7 +255,7 @@ class TestLoss:
     @pytest.mark.parametrize("fineness", [0, 3, 10])
     @pytest.mark.parametrize("kind", KINDS)
     def test_one_dimension(self, monkeypatch, kind, fineness, offset):
-        monkeypatch.setattr("taut.noise._exact_release._FINENESS", fineness)
+        monkeypatch.setattr("taut.noise._exact.release._FINENESS", fineness)
         scale, width = 0.83, 1.0
         unit, law = KINDS[kind]
         grid = RoundedNoise(np.array([scale]), unit).grid[0]
@@ -272,7 +272,7 @@ class TestLoss:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_two_dimensions(self, monkeypatch, kind):
-        monkeypatch.setattr("taut.noise._exact_release._FINENESS", 2)
+        monkeypatch.setattr("taut.noise._exact.release._FINENESS", 2)
         scales, shift = np.array([0.9, 3.1]), np.array([0.5, 1.9])
         unit, law = KINDS[kind]
         grid = RoundedNoise(scales, unit).grid

@@ -31,7 +31,7 @@ from taut.noise import (
     private_second_moment,
     staircase,
 )
-from taut.noise._clipping import project_l2_box
+from taut.noise._sets.projections import project_l2_box
 
 INF = math.inf
 LARGEST = float(np.finfo(np.float64).max)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from taut.noise._finite_solver import largest_quadratic, least_trace, least_worst, span_of
+from taut.noise._optimal.finite_solver import largest_quadratic, least_trace, least_worst, span_of
 
 
 def vectors(seed, count=12, dimension=3):
@@ -87,7 +87,7 @@ def test_sizes_far_apart():
 
 
 def test_large_tables_go_without_newton(monkeypatch):
-    monkeypatch.setattr("taut.noise._finite_solver._NEWTON_SIZE", 0)
+    monkeypatch.setattr("taut.noise._optimal.finite_solver._NEWTON_SIZE", 0)
     found = least_trace(vectors(1, 20, 4), tolerance=1e-3, steps=3000)
     assert found.gap < 1e-3
     short = least_trace(vectors(1, 20, 4), tolerance=1e-12, steps=5)

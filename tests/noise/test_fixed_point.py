@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from taut.noise._exact.grid_values import MOST_STEPS, in_steps
 from taut.noise._fixed_point import (
     COEFFICIENT_ERROR,
     FixedPoint,
@@ -21,7 +22,6 @@ from taut.noise._fixed_point import (
     moderate,
     second_moments,
 )
-from taut.noise._grid_values import MOST_STEPS, in_steps
 
 EXTREMES = [0.0, 5e-324, -5e-324, 2.0**-1022, 1.7976931348623157e308, -1.7e308, 1.0, -1.0]
 finite = st.one_of(st.sampled_from(EXTREMES), st.floats(allow_nan=False, allow_infinity=False))

@@ -12,13 +12,13 @@ from scipy.stats import multivariate_normal
 
 import taut
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
-from taut.noise._balls import L1Ball, L2Ball, LInfBall, LpIntersection
-from taut.noise._blocks import Blocks
-from taut.noise._boxes import Box
-from taut.noise._finite_sets import FiniteSet, Polytope
-from taut.noise._levelling import checked_radius, whitened_radius
-from taut.noise._optimal_gaussian import _from_axes, gaussian_with_scales, optimal_gaussian
-from taut.noise._secure import SeededForExperiments
+from taut.noise._fitting.water_filling import checked_radius, whitened_radius
+from taut.noise._optimal.gaussian import _from_axes, gaussian_with_scales, optimal_gaussian
+from taut.noise._random.sources import SeededForExperiments
+from taut.noise._sets.balls import L1Ball, L2Ball, LInfBall, LpIntersection
+from taut.noise._sets.blocks import Blocks
+from taut.noise._sets.boxes import Box
+from taut.noise._sets.finite import FiniteSet, Polytope
 
 INF = math.inf
 TURN = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
@@ -391,13 +391,13 @@ class TestTheLastCheck:
     """Scales that fail their check never leave, whatever went wrong before."""
 
     def test_closed_form(self, monkeypatch):
-        name = "taut.noise._levelling.checked_radius"
+        name = "taut.noise._fitting.water_filling.checked_radius"
         monkeypatch.setattr(name, lambda *_: 1 + 1e-10)
         with pytest.raises(UnsoundConfiguration, match="is above the allowed"):
             optimal_gaussian(Box([1.0, 2.0]), multiplier=1.0)
 
     def test_finite_set(self, monkeypatch):
-        name = "taut.noise._optimal_gaussian._longest"
+        name = "taut.noise._optimal.gaussian._longest"
         monkeypatch.setattr(name, lambda *_: 1.1)
         with pytest.raises(UnsoundConfiguration, match=r"is above 1 / 1\.0"):
             optimal_gaussian(FiniteSet(np.eye(2)), multiplier=1.0)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from taut.noise import Blocks, Box, L1Ball, L2Ball, LInfBall, LpIntersection
-from taut.noise._grid_values import MOST_STEPS, exact_sum, exact_value
+from taut.noise._exact.grid_values import MOST_STEPS, exact_sum, exact_value
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 moderate = st.floats(-1e6, 1e6)
@@ -72,7 +72,7 @@ def test_portions_make_no_difference(monkeypatch):
     rows = np.random.default_rng(1).standard_normal((1000, 2))
     exponents = np.array([-10, -12], dtype=np.intc)
     whole = exact_sum(rows, exponents)
-    monkeypatch.setattr("taut.noise._grid_values._PORTION", 64)
+    monkeypatch.setattr("taut.noise._exact.grid_values._PORTION", 64)
     pieces = exact_sum(rows.astype(np.float64), exponents)
     assert [whole.exact(i) for i in range(2)] == [pieces.exact(i) for i in range(2)]
     assert (whole.whole == pieces.whole).all()

@@ -21,8 +21,8 @@ from taut.noise import (
     optimal_laplace,
     recommend,
 )
-from taut.noise._grouped_release import _CLEAR_TAIL, RoundedGroups, grouped_release
-from taut.noise._open_draws import OpenLength, OpenUniform, minus_log_bounds, rounded_alike
+from taut.noise._exact.grouped import _CLEAR_TAIL, RoundedGroups, grouped_release
+from taut.noise._random.lazy_bits import OpenLength, OpenUniform, minus_log_bounds, rounded_alike
 
 MOST = 2**64 - 1
 words_of = st.integers(0, MOST)
@@ -172,10 +172,10 @@ class TestDoubles:
         fast = rounding.release(value, SeededForExperiments(seed))
         patch = pytest.MonkeyPatch()
         with patch.context() as patched:
-            patched.setattr("taut.noise._grouped_release._STEP_MARGIN", 2.0)  # nothing is clear
+            patched.setattr("taut.noise._exact.grouped._STEP_MARGIN", 2.0)  # nothing is clear
             assert (rounding.release(value, SeededForExperiments(seed)) == fast).all()
         with patch.context() as patched:
-            patched.setattr("taut.noise._grouped_release._CLEAR_TAIL", MOST)  # nor any length
+            patched.setattr("taut.noise._exact.grouped._CLEAR_TAIL", MOST)  # nor any length
             assert (rounding.release(value, SeededForExperiments(seed)) == fast).all()
 
     def test_grid_and_ratios_of_extreme_scales(self):
@@ -292,7 +292,7 @@ def _is_decided(rounding, value, i, length, words):
 class TestDistribution:
     @pytest.mark.parametrize("value", [0.0, 0.43, -17.2])
     def test_a_group_of_one_is_laplace_noise(self, monkeypatch, value):
-        monkeypatch.setattr("taut.noise._exact_release._FINENESS", 1)
+        monkeypatch.setattr("taut.noise._exact.release._FINENESS", 1)
         size, width, budget = 40_000, 0.8, 1.7
         groups = tuple(np.array([i]) for i in range(size))
         rounding = grouped_release(np.full(size, width), groups, np.full(size, budget))
@@ -307,7 +307,7 @@ class TestDistribution:
 
     @pytest.mark.parametrize("widths", [(1.0, 1.0), (0.9, 0.25)])
     def test_a_group_of_two_has_its_joint_masses(self, monkeypatch, widths):
-        monkeypatch.setattr("taut.noise._exact_release._FINENESS", 1)
+        monkeypatch.setattr("taut.noise._exact.release._FINENESS", 1)
         pairs, budget, value = 30_000, 1.1, np.array([0.33, -0.2])
         groups = tuple(np.array([2 * i, 2 * i + 1]) for i in range(pairs))
         rounding = grouped_release(np.tile(widths, pairs), groups, np.full(pairs, budget))
@@ -370,7 +370,7 @@ class TestLoss:
     @pytest.mark.parametrize("shift", [(1.0, 1.0), (1.0, -0.3), (0.0, 1.0)])
     def test_masses_of_neighbours_are_within_the_promise(self, monkeypatch, fineness, shift):
         """Every rectangle of the grid has a likelihood ratio of at most exp(epsilon)."""
-        monkeypatch.setattr("taut.noise._exact_release._FINENESS", fineness)
+        monkeypatch.setattr("taut.noise._exact.release._FINENESS", fineness)
         widths, epsilon, value = np.array([0.9, 0.25]), 0.8, np.array([0.1234, 0.777])
         grid = one_group(widths, epsilon).grid
         steps = np.arange(-20, 22) - 0.5

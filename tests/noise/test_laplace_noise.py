@@ -27,7 +27,7 @@ from taut.noise import (
     optimal_gaussian,
     optimal_laplace,
 )
-from taut.noise._baselines import iid_gaussian, iid_laplace, spr_gaussian, spr_laplace
+from taut.noise._optimal.baselines import iid_gaussian, iid_laplace, spr_gaussian, spr_laplace
 
 INF = math.inf
 positive = st.floats(0.05, 20.0)

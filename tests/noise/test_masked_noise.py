@@ -8,12 +8,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from taut.accounting._composer import LatticeEngine
-from taut.accounting._vertex import vertex
+from taut.accounting._engines.lattice_engine import LatticeEngine
+from taut.accounting._mechanisms.worst_record import vertex
 from taut.errors import InfeasibleBudget
 from taut.noise import optimal_masked_noise
-from taut.noise._masked_curve import MaskedCurve
-from taut.noise._masked_noise import MaskedBlocks
+from taut.noise._optimal.masked import MaskedBlocks
+from taut.noise._optimal.masked_curve import MaskedCurve
 
 
 def blocks(ranks, l2, spreads, record_rate=0.1, rate=0.5, steps=1, weights=None):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.noise._normal_tail import normal_tail_bounds, pi_bounds
+from taut.noise._random.normal_tail import normal_tail_bounds, pi_bounds
 
 POINTS = [
     Fraction(1, 10**300),

@@ -23,10 +23,10 @@ from taut.noise import (
     Product,
     Ranges,
     SeededForExperiments,
-    _optimal_gaussian,
     grouped_linf,
     recommend,
 )
+from taut.noise._optimal import gaussian as _optimal_gaussian
 from taut.noise._recommend import rank
 
 SETS = [

@@ -8,7 +8,7 @@ import pytest
 from scipy.linalg import hadamard, qr
 
 from taut.noise import Blocks, Box, optimal_gaussian, recommend
-from taut.noise._baselines import iid_gaussian, spr_gaussian
+from taut.noise._optimal.baselines import iid_gaussian, spr_gaussian
 
 TURNED = Box([1.0, 0.01, 0.01, 0.01], basis=hadamard(4) / 2)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import taut
-from taut.noise._rounded import GridGaussian, grid_gaussian, largest_squared_steps
-from taut.noise._secure import SeededForExperiments
+from taut.noise._mechanisms.grid_gaussian import GridGaussian, grid_gaussian, largest_squared_steps
+from taut.noise._random.sources import SeededForExperiments
 
 
 def worst_squared_steps(ratio, dimension):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taut.noise import L2Ball, SeededForExperiments, private_second_moment
-from taut.noise._exact_release import RoundedNoise
+from taut.noise._exact.release import RoundedNoise
 
 ROWS = np.random.default_rng(0).standard_normal((50, 6))
 MOMENT = private_second_moment(ROWS, 2.0, 1.0, 1e-6)

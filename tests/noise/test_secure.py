@@ -12,8 +12,8 @@ import pytest
 from noise.words import Words
 from scipy import stats
 
-from taut.noise import _secure
-from taut.noise._secure import (
+from taut.noise._random import sources as _secure
+from taut.noise._random.sources import (
     SecureGenerator,
     SeededForExperiments,
     below_exp,

@@ -19,8 +19,8 @@ from taut.noise import (
     recommend,
     staircase,
 )
-from taut.noise._staircase import radial_moment
-from taut.noise._staircase_release import RoundedStaircase, balls_tail_bounds, draw_ball
+from taut.noise._exact.staircase import RoundedStaircase, balls_tail_bounds, draw_ball
+from taut.noise._optimal.staircase import radial_moment
 
 MOST = 2**64 - 1
 words_of = st.integers(0, MOST)
@@ -199,7 +199,7 @@ class TestDistribution:
     @pytest.mark.parametrize("value", [0.0, 0.43])
     @pytest.mark.parametrize("epsilon", [0.6, 2.5])
     def test_one_dimension(self, monkeypatch, epsilon, value):
-        monkeypatch.setattr("taut.noise._exact_release._FINENESS", 2)
+        monkeypatch.setattr("taut.noise._exact.release._FINENESS", 2)
         noise, source, count = staircase(Box([0.8]), epsilon=epsilon), SeededForExperiments(3), 4000
         grid, scale = noise.grid[0], noise.scales[0]
         drawn = [noise.release([value], source)[0] / grid for _ in range(count)]
@@ -213,7 +213,7 @@ class TestDistribution:
         "sensitivity", [L1Ball(2, 1.0), pytest.param(Box([0.85, 0.15]), marks=pytest.mark.slow)]
     )
     def test_two_dimensions(self, monkeypatch, sensitivity):
-        monkeypatch.setattr("taut.noise._exact_release._FINENESS", 1)
+        monkeypatch.setattr("taut.noise._exact.release._FINENESS", 1)
         noise, source, count = staircase(sensitivity, epsilon=1.3), SeededForExperiments(6), 4000
         value = np.array([0.21, -0.6])
         drawn = np.array([noise.release(value, source) for _ in range(count)]) / noise.grid
@@ -245,7 +245,7 @@ class TestLoss:
     @pytest.mark.parametrize("shift", [1.0, -0.4])
     def test_one_dimension(self, monkeypatch, fineness, shift):
         """Every bin has a likelihood ratio of at most exp(epsilon), far out as near."""
-        monkeypatch.setattr("taut.noise._exact_release._FINENESS", fineness)
+        monkeypatch.setattr("taut.noise._exact.release._FINENESS", fineness)
         epsilon = 0.8
         noise = staircase(Box([1.0]), epsilon=epsilon)
         grid, scale = noise.grid[0], noise.scales[0]
@@ -263,7 +263,7 @@ class TestLoss:
     @pytest.mark.slow
     @pytest.mark.parametrize("shift", [(1.0, 0.0), (0.5, -0.5), (0.2, 0.8)])
     def test_two_dimensions(self, monkeypatch, shift):
-        monkeypatch.setattr("taut.noise._exact_release._FINENESS", 1)
+        monkeypatch.setattr("taut.noise._exact.release._FINENESS", 1)
         epsilon = 0.8
         noise = staircase(L1Ball(2, 1.0), epsilon=epsilon)
         steps = np.arange(-7, 9) - 0.5

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from taut.accounting import _coordinates
 from taut.accounting._adjacency import Half
-from taut.accounting._asymptotics import sampled_mean_error
+from taut.accounting._comparisons.equal_compute import sampled_mean_error
+from taut.accounting._mechanisms import coordinates as _coordinates
 from taut.accounting.renyi._conversions import epsilon_from_rdp
 
 PATH = Path(__file__).parent / "geometry_amplification.json"

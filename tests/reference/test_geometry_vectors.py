@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from taut.noise import LpIntersection, private_second_moment
-from taut.noise._one_step import sampling_variance
+from taut.noise._geometry.one_step import sampling_variance
 from taut.noise.clipping import clip_l2_then_linf, project_l2_linf
 
 CHECKS = json.loads((Path(__file__).parent / "geometry_vectors.json").read_text(encoding="utf-8"))

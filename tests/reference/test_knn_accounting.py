@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 import taut
 from taut import budget_for, noisy_screening, noisy_vote, screening_rdp
-from taut.accounting._data_dependent import data_dependent_gnmax
+from taut.accounting._comparisons.data_dependent import data_dependent_gnmax
 
 TABLE = json.loads((Path(__file__).parent / "knn_accounting.json").read_text(encoding="utf-8"))
 CHECKS = {check["id"]: check for check in TABLE}

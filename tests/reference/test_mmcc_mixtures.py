@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom, hypergeom
 
 import taut
-from taut.accounting._mixture import group_poisson, mixture_of_gaussians
+from taut.accounting._mechanisms.mixture import group_poisson, mixture_of_gaussians
 
 TABLE = json.loads((Path(__file__).parent / "mmcc_mixtures.json").read_text(encoding="utf-8"))
 CHECKS = {check["id"]: check for check in TABLE}

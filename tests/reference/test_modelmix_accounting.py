@@ -13,9 +13,12 @@ import pytest
 from scipy.special import ndtr
 
 from taut.accounting._adjacency import Half
-from taut.accounting._mixed_moments import gaussian_uniform_cumulants, laplace_uniform_cumulants
-from taut.accounting._mixed_noise import mixed_gaussian
-from taut.accounting._mixing import compare_mixing, fisher_information
+from taut.accounting._comparisons.equal_variance import compare_mixing, fisher_information
+from taut.accounting._mechanisms.uniform_moments import (
+    gaussian_uniform_cumulants,
+    laplace_uniform_cumulants,
+)
+from taut.accounting._mechanisms.uniform_noise import mixed_gaussian
 from taut.accounting.renyi._conversions import epsilon_from_rdp
 
 PATH = Path(__file__).parent / "modelmix_accounting.json"

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taut.noise._balls import L2Ball, LpIntersection
-from taut.noise._blocks import Blocks
-from taut.noise._boxes import Box
-from taut.noise._optimal_gaussian import gaussian_with_scales, optimal_gaussian
+from taut.noise._optimal.gaussian import gaussian_with_scales, optimal_gaussian
+from taut.noise._sets.balls import L2Ball, LpIntersection
+from taut.noise._sets.blocks import Blocks
+from taut.noise._sets.boxes import Box
 
 CHECKS = json.loads((Path(__file__).parent / "noise.json").read_text(encoding="utf-8"))
 PROFILES = {"linear": np.arange(1.0, 21), "quadratic": np.arange(1.0, 21) ** 2}

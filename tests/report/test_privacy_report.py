@@ -15,12 +15,12 @@ import taut
 from taut._base.rounding import round_down, round_up
 from taut.errors import UnsoundConfiguration
 from taut.report import privacy_report
-from taut.report._document import inline_html, plain, unmarked
-from taut.report._evidence import evidence_of
-from taut.report._number_sections import _beside_mixing
-from taut.report._other_accounts import _fixed_grid
-from taut.report._sections import _released
-from taut.report._wording import assumptions, attack_sentence
+from taut.report._document.blocks import inline_html, plain, unmarked
+from taut.report._privacy.evidence import evidence_of
+from taut.report._privacy.number_sections import _beside_mixing
+from taut.report._privacy.other_accounts import _fixed_grid
+from taut.report._privacy.sections import _released
+from taut.report._privacy.wording import assumptions, attack_sentence
 
 torch = pytest.importorskip("torch")
 from taut.training import (  # noqa: E402

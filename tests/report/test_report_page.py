@@ -10,7 +10,7 @@ from report.page_checks import Page, contrast
 
 import taut
 from taut.report import privacy_report
-from taut.report._html_page import DARK, LIGHT
+from taut.report._document.html import DARK, LIGHT
 
 pytest.importorskip("matplotlib")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import taut
-from taut.accounting._gaussian import GaussianPair
+from taut.accounting._pairs.gaussian import GaussianPair
 
 
 def trapezoid(mu, epsilon, tilt, spacing):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from taut.accounting._adjacency import Half
-from taut.accounting._coordinates import Coordinatewise, TwiceSampled
+from taut.accounting._mechanisms.coordinates import Coordinatewise, TwiceSampled
 
 
 def phi(order, rate, x):

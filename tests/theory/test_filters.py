@@ -7,8 +7,8 @@ import pytest
 
 import taut
 from taut import PrivacyOdometer, budget_for
-from taut.accounting._budgets import gaussian_mu, renyi_budgets
-from taut.accounting._gaussian import GaussianPair
+from taut.accounting._budgets.allowance import gaussian_mu, renyi_budgets
+from taut.accounting._pairs.gaussian import GaussianPair
 
 X = np.linspace(-12.0, 12.0, 24_001)
 DENSITY = np.exp(-0.5 * X**2) / math.sqrt(2 * math.pi) * (X[1] - X[0])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.linalg import sqrtm
 
-from taut.noise._blocks import Blocks
-from taut.noise._finite_sets import FiniteSet
-from taut.noise._levelling import level_total, whitened_radius
-from taut.noise._optimal_gaussian import optimal_gaussian
+from taut.noise._fitting.water_filling import level_total, whitened_radius
+from taut.noise._optimal.gaussian import optimal_gaussian
+from taut.noise._sets.blocks import Blocks
+from taut.noise._sets.finite import FiniteSet
 
 
 def lower_bound(t, a, p):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 from taut.noise import Box, FiniteSet, L2Ball, majorises
-from taut.noise._laplace_loss import _spread, worst_ratios
+from taut.noise._mechanisms.laplace_loss import _spread, worst_ratios
 
 ratio = st.floats(0.01, 4.0)
 

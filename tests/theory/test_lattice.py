@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from taut.accounting._adjacency import Half
-from taut.accounting._answer import epsilon_bounds
-from taut.accounting._exponential import exponential_mechanism_pair, laplace_pair
-from taut.accounting._gaussian import GaussianPair, VariancePair
-from taut.accounting._half_sum import HalfSum
-from taut.accounting._lattice import _lift, discretise, place
-from taut.accounting._sampling import ReplaceSampledPair, SampledPair
+from taut.accounting._answers.answer import epsilon_bounds
+from taut.accounting._engines.half_sum import HalfSum
+from taut.accounting._pairs.discretisation import _lift, discretise, place
+from taut.accounting._pairs.exponential import exponential_mechanism_pair, laplace_pair
+from taut.accounting._pairs.gaussian import GaussianPair, VariancePair
+from taut.accounting._pairs.sampled import ReplaceSampledPair, SampledPair
 
 PAIRS = {
     "gaussian": GaussianPair(0.7),

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from scipy.special import erfc, wofz
 
-from taut.accounting._mixed_moments import gaussian_uniform_cumulants, laplace_uniform_cumulants
+from taut.accounting._mechanisms.uniform_moments import (
+    gaussian_uniform_cumulants,
+    laplace_uniform_cumulants,
+)
 
 
 def second_differences(values):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from taut.accounting._adjacency import Half
-from taut.accounting._mixture import group_poisson, mixture_of_gaussians
+from taut.accounting._mechanisms.mixture import group_poisson, mixture_of_gaussians
 
 AXIS = np.linspace(-11.0, 11.0, 1101)
 STEP = AXIS[1] - AXIS[0]

@@ -19,9 +19,9 @@ from taut.noise import (
     gaussian_with_covariance,
     optimal_gaussian,
 )
-from taut.noise._exact_release import STANDARD_NORMAL
-from taut.noise._rounded import grid_gaussian
-from taut.noise._secure import SeededForExperiments
+from taut.noise._exact.release import STANDARD_NORMAL
+from taut.noise._mechanisms.grid_gaussian import grid_gaussian
+from taut.noise._random.sources import SeededForExperiments
 
 VALUES = (0.0, 1.0)
 SCALE = 10.0

@@ -8,8 +8,8 @@ import pytest
 
 import taut
 from taut.accounting._adjacency import Half
-from taut.accounting._gaussian import GaussianPair
-from taut.accounting._sampling import ReplaceSampledPair, SampledPair
+from taut.accounting._pairs.gaussian import GaussianPair
+from taut.accounting._pairs.sampled import ReplaceSampledPair, SampledPair
 
 THRESHOLDS = np.exp(np.linspace(-1.5, 1.5, 13))
 

@@ -7,7 +7,7 @@ from training.oracle import clipped_sum, cross_entropy, loop
 
 from taut.noise import SeededForExperiments
 from taut.training import FlatClip, IndependentNoise, Plan, make_private
-from taut.training._randomness import split
+from taut.training._parallel.randomness import split
 
 EXAMPLES, FEATURES, CLASSES = 60, 5, 3
 

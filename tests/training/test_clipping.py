@@ -14,7 +14,7 @@ from training.runs import FEATURES, data, model, plan, private_loop, sgd
 
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments
-from taut.noise._clipping import project_l2_box
+from taut.noise._sets.projections import project_l2_box
 from taut.training import (
     Clipping,
     FlatClip,
@@ -26,7 +26,7 @@ from taut.training import (
     PrivateGradient,
     PrivateTrainer,
 )
-from taut.training._records import OuterProduct
+from taut.training._gradients.layers.records import OuterProduct
 
 BACKENDS = ["bookkeeping", "materialised"]
 PATTERNS = {"0.weight": "body", "0.bias": "body", "*": "head"}

@@ -19,8 +19,8 @@ from taut.training import (
     StepEnd,
     TensorBoardLog,
 )
-from taut.training._course import EpsilonCourse
-from taut.training._step_rows import StepRows
+from taut.training._ledger.epsilon_course import EpsilonCourse
+from taut.training._run.logs.step_rows import StepRows
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 

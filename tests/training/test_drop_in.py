@@ -36,7 +36,7 @@ from taut.training import (
     make_private,
     make_private_with_epsilon,
 )
-from taut.training._recorded_passes import RecordedPasses
+from taut.training._step.recorded_passes import RecordedPasses
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_losses_of_two_backward_passes_add_up_before_clipping():
 def test_noise_is_drawn_once_for_each_logical_batch(monkeypatch):
     draws = []
     monkeypatch.setattr(
-        "taut.training._step_noise.fill_normal",
+        "taut.training._noise.step_noise.fill_normal",
         lambda *arguments: draws.append(arguments),
     )
     net = model()

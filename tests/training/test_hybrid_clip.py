@@ -22,7 +22,7 @@ from taut.training import (
     PrivateTrainer,
     public_gradients,
 )
-from taut.training._basis_noise import Basis
+from taut.training._noise.basis import Basis
 
 BACKENDS = ["bookkeeping", "materialised"]
 RANKS = [3, 5]

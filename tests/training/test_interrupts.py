@@ -113,7 +113,7 @@ def test_before_the_first_step_nothing_is_counted(tmp_path):
 
 
 def test_during_the_checks_of_the_first_batch(tmp_path, monkeypatch):
-    from taut.training import _private_gradient
+    from taut.training._step import private_gradient as _private_gradient
 
     def checked(*arguments, **options):
         send()

@@ -288,8 +288,8 @@ def test_layer_in_single_precision(name):
 
 @pytest.mark.parametrize("name", ["conv2d", "conv2d grouped", "wide conv2d", "linear on sequences"])
 def test_gradients_that_are_not_written_out(name, monkeypatch):
-    monkeypatch.setattr("taut.training._convolution.MOST_ROW_BYTES", 0)
-    monkeypatch.setattr("taut.training._records.MOST_ROW_BYTES", 0)
+    monkeypatch.setattr("taut.training._gradients.layers.convolution.MOST_ROW_BYTES", 0)
+    monkeypatch.setattr("taut.training._gradients.layers.records.MOST_ROW_BYTES", 0)
     model, inputs = made(name, torch.float64)
     assert_as_loop(model, inputs, tolerance=1e-9)
     halves = PrivateGradient(model, FlatClip(1e9), scales=[0.0], expected_batch_size=1)

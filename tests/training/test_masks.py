@@ -21,8 +21,8 @@ from taut.training import (
     PrivateGradient,
     TwiceSampling,
 )
-from taut.training import _masks as masks_module
-from taut.training._masks import Masks, dyadic_rate
+from taut.training._sampling import masks as masks_module
+from taut.training._sampling.masks import Masks, dyadic_rate
 
 CLIP = L2LInfClip.spread_over(1.0, spread=16)
 

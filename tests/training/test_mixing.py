@@ -36,7 +36,7 @@ from taut.training import (
     RunLedger,
     TrainingResult,
 )
-from taut.training._mixed_sgd import MixedSGD
+from taut.training._run.mixed_sgd import MixedSGD
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 WIDTH = 4.0

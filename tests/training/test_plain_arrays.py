@@ -7,9 +7,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from taut.training import _plain_arrays
-from taut.training._plain_arrays import read_arrays
-from taut.training._subspace_files import read_subspaces
+from taut._base import plain_arrays as _plain_arrays
+from taut._base.plain_arrays import read_arrays
+from taut.training._clipping.subspace_files import read_subspaces
 
 
 def header(shape, version=(1, 0)):

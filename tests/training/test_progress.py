@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from taut.training import StepEnd
-from taut.training._progress import Progress
+from taut.training._run.logs.progress import Progress
 
 
 class Terminal(io.StringIO):
@@ -42,7 +42,7 @@ def test_bar_shows_loss_as_private_and_epsilon_rounded_up(monkeypatch):
 def test_lines_without_rich(monkeypatch):
     screen = terminal(monkeypatch)
     monkeypatch.setitem(sys.modules, "rich.progress", None)
-    monkeypatch.setattr("taut.training._progress._SECONDS_PER_LINE", -1.0)
+    monkeypatch.setattr("taut.training._run.logs.progress._SECONDS_PER_LINE", -1.0)
     show(loss=None, epsilon=None)
     first, second = screen.getvalue().splitlines()
     assert first.startswith("step 1/2")

@@ -164,7 +164,7 @@ def test_training_randomness_is_left_alone():
 
 
 def test_cost_is_logged(caplog):
-    with caplog.at_level(logging.INFO, logger="taut.training._refresh"):
+    with caplog.at_level(logging.INFO, logger="taut.training._run.refresh"):
         trainer(steps=4).fit(data())
     messages = [r.getMessage() for r in caplog.records if "refreshed" in r.getMessage()]
     assert len(messages) == 2

@@ -13,7 +13,7 @@ import taut
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
 from taut.training import FixedSizeSampling, PoissonSampling, Sampling
-from taut.training._geometric import geometric_gaps
+from taut.training._sampling.geometric import geometric_gaps
 
 
 def seeded(seed=0):

@@ -22,7 +22,7 @@ from training.oracle import (
 
 from taut.noise import SeededForExperiments
 from taut.training import FlatClip, PrivateGradient, RowClipping
-from taut.training._records import OuterProduct
+from taut.training._gradients.layers.records import OuterProduct
 
 BACKENDS = ["bookkeeping", "materialised"]
 

@@ -37,7 +37,7 @@ from taut.training import (
     TensorBoardLog,
     TrainingResult,
 )
-from taut.training._batches import check_finite
+from taut.training._data.batches import check_finite
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
@@ -219,7 +219,7 @@ def test_empty_batches_are_steps_of_noise():
 def test_noise_is_drawn_once_for_each_logical_batch(monkeypatch):
     draws = []
     monkeypatch.setattr(
-        "taut.training._step_noise.fill_normal", lambda _, scale, __: draws.append(scale)
+        "taut.training._noise.step_noise.fill_normal", lambda _, scale, __: draws.append(scale)
     )
     trained(model(), plan(), max_physical_batch_size=2)
     assert len(draws) == 6

@@ -25,7 +25,7 @@ from taut.training import (
     TrainingResult,
     TwiceSampling,
 )
-from taut.training._masks import Masks
+from taut.training._sampling.masks import Masks
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 CLIP = L2LInfClip.spread_over(1.0, spread=16)

@@ -11,7 +11,7 @@ from typing import Any
 from taut._base import validate
 from taut.accounting._adjacency import Adjacency
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._primitives import gaussian
+from taut.accounting._mechanisms.noise import gaussian
 from taut.accounting._releases.release import Primitive
 
 __all__ = ["GaussianRun", "Sampler", "as_sampler", "samplers_of"]

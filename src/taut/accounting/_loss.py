@@ -14,21 +14,21 @@ from taut._base import validate
 from taut._base.floats import ROUNDING
 from taut.accounting import _serialize
 from taut.accounting._adjacency import Adjacency, Half, as_adjacency, halves
-from taut.accounting._answer import delta_bounds, epsilon_bounds
-from taut.accounting._bounds import Bounds
-from taut.accounting._explain import Explanation, explain
-from taut.accounting._half_sum import HalfSum, merge_gaussians
-from taut.accounting._questions import (
+from taut.accounting._answers.answer import delta_bounds, epsilon_bounds
+from taut.accounting._answers.explain import Explanation, explain
+from taut.accounting._answers.questions import (
     cumulant_of_sum,
     estimate_delta,
     estimate_epsilon,
     renyi_divergence,
     tradeoff,
 )
+from taut.accounting._engines.bounds import Bounds
+from taut.accounting._engines.half_sum import HalfSum, merge_gaussians
 from taut.accounting._releases.release import Primitive
-from taut.accounting._renyi_only import OneSided, RenyiOnly
-from taut.accounting._renyi_sampled import FixedSizeRenyi, JointRenyi, PoissonRenyi
-from taut.accounting._sampled import FixedSize, Joint, Poisson, PoissonReplace
+from taut.accounting._releases.renyi_only import OneSided, RenyiOnly
+from taut.accounting._releases.sampled import FixedSize, Joint, Poisson, PoissonReplace
+from taut.accounting._releases.sampled_renyi import FixedSizeRenyi, JointRenyi, PoissonRenyi
 from taut.errors import AdjacencyMismatch, UnsoundConfiguration
 
 __all__ = ["PrivacyLoss"]

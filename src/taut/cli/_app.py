@@ -5,17 +5,17 @@ from typing import Annotated
 import typer
 
 import taut
-from taut.cli._calibrate import calibrate
-from taut.cli._compare import compare
-from taut.cli._delta import delta
-from taut.cli._doctor import doctor
-from taut.cli._epsilon import epsilon
-from taut.cli._noise import noise
-from taut.cli._plan import plan
-from taut.cli._report import report
-from taut.cli._samplers import samplers
-from taut.cli._train import resume, train
-from taut.cli._verify import verify
+from taut.cli._commands.calibrate import calibrate
+from taut.cli._commands.compare import compare
+from taut.cli._commands.delta import delta
+from taut.cli._commands.doctor import doctor
+from taut.cli._commands.epsilon import epsilon
+from taut.cli._commands.noise import noise
+from taut.cli._commands.plan import plan
+from taut.cli._commands.report import report
+from taut.cli._commands.samplers import samplers
+from taut.cli._commands.train import resume, train
+from taut.cli._commands.verify import verify
 
 app = typer.Typer(
     name="taut",

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from torch.utils.data import TensorDataset
 
+from taut._base.plain_arrays import read_arrays
 from taut.comparison import Task
 from taut.runs._code import allowed_factory, check_allowed, names_code
-from taut.training._plain_arrays import read_arrays
 from taut.training.models import ResNet20, TanhCNN, mlp
 
 __all__ = ["read_task"]

@@ -14,7 +14,7 @@ from torch.optim import SGD, Optimizer
 from taut._base import validate
 from taut._base.registry import Strategy
 from taut.comparison._settings import Settings
-from taut.noise._public_vectors import Rows
+from taut.noise._geometry.public_vectors import Rows
 from taut.training import (
     FlatClip,
     GroupClip,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from taut._base import validate
 from taut.comparison._arms import Arm, arms_of
-from taut.comparison._comparison import Comparison
 from taut.comparison._prediction import Prediction, predict
 from taut.comparison._progress import Progress
+from taut.comparison._result import Comparison
 from taut.comparison._run_file import Run, RunFile
 from taut.comparison._settings import Settings
 from taut.comparison._summary import best_learning_rate

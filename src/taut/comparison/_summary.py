@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from taut.comparison._intervals import Interval, mean_interval
 from taut.comparison._run_file import Run
-from taut.comparison._statistics import Interval, mean_interval
 
 __all__ = ["ArmResult", "Metric", "best_learning_rate", "metric_of", "summarise"]
 

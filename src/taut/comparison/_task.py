@@ -17,11 +17,11 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 from taut._base import validate
 from taut.comparison._arms import MakeOptimizer
 from taut.errors import UnsoundConfiguration
-from taut.noise._public_vectors import Rows
+from taut.noise._geometry.public_vectors import Rows
 from taut.training import public_gradients
-from taut.training._batches import inputs_and_targets
-from taut.training._per_example_loss import per_example
-from taut.training._refresh import refuse_private
+from taut.training._data.batches import inputs_and_targets
+from taut.training._data.per_example_loss import per_example
+from taut.training._run.refresh import refuse_private
 from taut.training._tensors.examples import apply, length
 
 __all__ = ["Task", "seeded"]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut.accounting._budgets import gaussian_mu, positive_delta
-from taut.noise._sets import frozen_vector
+from taut.accounting._budgets.allowance import gaussian_mu, positive_delta
+from taut.noise._sets.sets import frozen_vector
 
 __all__ = ["Disparity", "disparity", "laplace_threshold", "majorises"]
 

@@ -13,28 +13,28 @@ from numpy.typing import ArrayLike
 from taut._base import validate
 from taut._base.arrays import Vector
 from taut.errors import TautError
-from taut.noise._balls import L1Ball, LInfBall
-from taut.noise._baselines import iid_gaussian, iid_laplace, spr_gaussian, spr_laplace
-from taut.noise._blocks import Blocks
-from taut.noise._boxes import Box
 from taut.noise._disparity import Disparity, disparity, laplace_threshold
-from taut.noise._grouped import GroupedNoise, grouped_linf
-from taut.noise._histogram import Histogram
-from taut.noise._integer_noise import integer_laplace
-from taut.noise._magnitudes import check_size
-from taut.noise._mechanism import NoiseMechanism
-from taut.noise._objectives import (
+from taut.noise._fitting.objectives import (
     block_weights,
     checked_power,
     coordinate_weights,
     relative_weights,
 )
-from taut.noise._one_cell import one_cell_set
-from taut.noise._optimal_gaussian import optimal_gaussian
-from taut.noise._optimal_laplace import optimal_laplace
-from taut.noise._products import Product
-from taut.noise._sets import SensitivitySet
-from taut.noise._staircase import StaircaseNoise, staircase
+from taut.noise._mechanisms.float_range import check_size
+from taut.noise._mechanisms.mechanism import NoiseMechanism
+from taut.noise._optimal.baselines import iid_gaussian, iid_laplace, spr_gaussian, spr_laplace
+from taut.noise._optimal.gaussian import optimal_gaussian
+from taut.noise._optimal.grouped import GroupedNoise, grouped_linf
+from taut.noise._optimal.integer_laplace import integer_laplace
+from taut.noise._optimal.laplace import optimal_laplace
+from taut.noise._optimal.staircase import StaircaseNoise, staircase
+from taut.noise._sets.balls import L1Ball, LInfBall
+from taut.noise._sets.blocks import Blocks
+from taut.noise._sets.boxes import Box
+from taut.noise._sets.histogram import Histogram
+from taut.noise._sets.one_cell import one_cell_set
+from taut.noise._sets.products import Product
+from taut.noise._sets.sets import SensitivitySet
 
 __all__ = ["NoiseOption", "Recommendation", "rank", "recommend"]
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Matrix
-from taut.noise import _clipping
+from taut.noise._sets import projections as _clipping
 
 __all__ = ["clip_l2", "clip_l2_then_linf", "clip_linf", "clip_lp", "project_l2_linf"]
 

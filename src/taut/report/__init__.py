@@ -1,12 +1,12 @@
 """Privacy reports, and pictures of losses, noise, geometry and comparisons."""
 
-from taut.report._clip_bias import plot_clip_bias
-from taut.report._comparison import plot_comparison
-from taut.report._geometry import plot_geometry
-from taut.report._noise import plot_noise
-from taut.report._plans import plot_plans
-from taut.report._privacy_report import PrivacyReport, privacy_report
-from taut.report._samplers import plot_samplers
+from taut.report._plots.clip_bias import plot_clip_bias
+from taut.report._plots.comparison import plot_comparison
+from taut.report._plots.geometry import plot_geometry
+from taut.report._plots.noise import plot_noise
+from taut.report._plots.plans import plot_plans
+from taut.report._plots.samplers import plot_samplers
+from taut.report._privacy.report import PrivacyReport, privacy_report
 
 __all__ = [
     "PrivacyReport",

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
+from taut._base.plain_arrays import read_arrays
 from taut.runs._sections import DataSection
-from taut.training._plain_arrays import read_arrays
 
 __all__ = ["read_data"]
 

@@ -12,7 +12,7 @@ from taut._base import validate
 from taut.errors import TautError
 from taut.runs._tables import check_key, nearest
 from taut.training import Clipping, ModelMix, Plan, Sampling
-from taut.training._run_record import checked_names
+from taut.training._ledger.record import checked_names
 
 __all__ = ["DataSection", "ModelSection", "PlanSection", "RunSection", "TrainingSection"]
 

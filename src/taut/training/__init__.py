@@ -9,10 +9,7 @@ except ModuleNotFoundError as error:
         "taut.training needs PyTorch; install it with: pip install 'taut[torch]'", name="torch"
     ) from None
 
-from taut.training._basis_noise import BasisNoise
-from taut.training._callbacks import Callback, CSVLog, StepEnd, TensorBoardLog
-from taut.training._check_model import check_model, replace_batchnorm
-from taut.training._clipping import (
+from taut.training._clipping.clipping import (
     Clipping,
     EntryBlock,
     FlatClip,
@@ -20,29 +17,32 @@ from taut.training._clipping import (
     NormClipping,
     RowClipping,
 )
-from taut.training._drop_in import make_private, make_private_with_epsilon
-from taut.training._entry_clip import L2LInfClip
-from taut.training._evaluation import Evaluation
-from taut.training._gep_clip import GEPClip, RefreshedGEPClip
-from taut.training._group_clip import GroupClip, GroupShare
-from taut.training._hybrid_clip import HybridClip
-from taut.training._loader import MicroBatch, PrivateLoader, check_sampler
-from taut.training._mixing import ModelMix
-from taut.training._optimizer import PrivateOptimizer
-from taut.training._plan import Plan
-from taut.training._private_gradient import PrivateGradient
-from taut.training._public_gradients import public_gradients
-from taut.training._quantile_clip import CountedNoise, QuantileClip
-from taut.training._refresh import Refresh
-from taut.training._refreshed_clip import RefreshedClipping, RefreshedHybridClip
-from taut.training._run_history import RunHistory, Segment
-from taut.training._run_ledger import RunLedger
-from taut.training._sampling import FixedSizeSampling, PoissonSampling, Sampling
-from taut.training._shared_ledger import SharedLedger
-from taut.training._step_noise import IndependentNoise, StepNoise
-from taut.training._trainer import PrivateTrainer
-from taut.training._training_result import TrainingResult
-from taut.training._twice_sampling import TwiceSampling
+from taut.training._clipping.entries import L2LInfClip
+from taut.training._clipping.gep import GEPClip, RefreshedGEPClip
+from taut.training._clipping.group import GroupClip, GroupShare
+from taut.training._clipping.hybrid import HybridClip
+from taut.training._clipping.quantile import CountedNoise, QuantileClip
+from taut.training._clipping.refreshed import RefreshedClipping, RefreshedHybridClip
+from taut.training._data.loader import MicroBatch, PrivateLoader, check_sampler
+from taut.training._gradients.public_gradients import public_gradients
+from taut.training._gradients.suitable import check_model, replace_batchnorm
+from taut.training._ledger.history import RunHistory, Segment
+from taut.training._ledger.ledger import RunLedger
+from taut.training._ledger.result import TrainingResult
+from taut.training._ledger.shared import SharedLedger
+from taut.training._noise.basis import BasisNoise
+from taut.training._noise.step_noise import IndependentNoise, StepNoise
+from taut.training._plan.mixing import ModelMix
+from taut.training._plan.plan import Plan
+from taut.training._run.drop_in import make_private, make_private_with_epsilon
+from taut.training._run.evaluation import Evaluation
+from taut.training._run.logs.callbacks import Callback, CSVLog, StepEnd, TensorBoardLog
+from taut.training._run.private_optimizer import PrivateOptimizer
+from taut.training._run.refresh import Refresh
+from taut.training._run.trainer import PrivateTrainer
+from taut.training._sampling.sampling import FixedSizeSampling, PoissonSampling, Sampling
+from taut.training._sampling.twice import TwiceSampling
+from taut.training._step.private_gradient import PrivateGradient
 
 __all__ = [
     "BasisNoise",

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting._adjacency import Adjacency, Half
-from taut.accounting._pair import Pair
+from taut.accounting._pairs.pair import Pair
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["Primitive", "Several", "check_sizes", "refuse_batches"]

@@ -14,7 +14,7 @@ from torch.utils.data import TensorDataset, default_collate
 
 from taut._base import validate
 from taut.errors import UnsoundConfiguration
-from taut.training._fetching import whole_tensors
+from taut.training._data.fetching import whole_tensors
 from taut.training._tensors.examples import length
 
 __all__ = ["featurise"]

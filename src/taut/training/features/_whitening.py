@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from taut._base import validate
 from taut.noise import Provenance
-from taut.noise._public_vectors import as_provenance
+from taut.noise._geometry.public_vectors import as_provenance
 
 __all__ = ["PublicWhitening", "SignedRoot"]
 

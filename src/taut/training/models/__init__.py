@@ -1,6 +1,6 @@
 """Small models that train well with privacy: no layer mixes examples, gradients stay bounded."""
 
-from taut.training._standardised import StandardisedConv2d
+from taut.training._gradients.layers.standardised import StandardisedConv2d
 from taut.training.models._digits import TanhCNN, mlp
 from taut.training.models._feature_cnn import FeatureCNN
 from taut.training.models._probe import LinearProbe

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional
 
-from taut.training._standardised import StandardisedConv2d
+from taut.training._gradients.layers.standardised import StandardisedConv2d
 
 __all__ = ["ResNet20", "WideResNet"]
 

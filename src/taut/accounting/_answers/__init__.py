@@ -1,0 +1,1 @@
+"""Which engine answers which question about a sum of releases."""

@@ -1,0 +1,286 @@
+"""Answers about sums of dominating pairs: which engine, with certified bounds.
+
+The first engine that is exact or certified for the shape of the sum answers: a closed profile, the
+shifted contour, or the tilted lattice; Chernoff's bound is always at hand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+import numpy as np
+
+from taut._base.floats import ROUNDING
+from taut.accounting._adjacency import Half
+from taut.accounting._engines.bounds import Bounds, falls_below
+from taut.accounting._engines.contour import Contour
+from taut.accounting._engines.half_sum import HalfSum
+from taut.accounting._engines.lattice_engine import LatticeEngine
+from taut.accounting._engines.saddle_point import Saddle, Scout
+from taut.accounting._engines.tilted import TiltedSum
+from taut.accounting._pairs.discretisation import BeyondLattice
+from taut.accounting._pairs.pair import Pair
+
+__all__ = [
+    "Answer",
+    "Curve",
+    "DeltaOfPairs",
+    "Engine",
+    "EpsilonOfPairs",
+    "chernoff_bounds",
+    "cut_tail",
+]
+
+_SMALLEST = 1e-300  # below it floating point loses relative precision
+_LOG_SMALLEST = -660.0
+_TAIL = 1e-3  # share of delta, times the tolerance, that cut tails may add
+
+
+class Engine(StrEnum):
+    """How an answer was obtained."""
+
+    EXACT = "closed-form profile"
+    CONTOUR = "shifted contour"
+    LATTICE = "tilted lattice"
+    CHERNOFF = "Chernoff bound"
+    RENYI = "Renyi divergences of the whole sum"
+    PAIRS = "pairs of releases that reveal more"
+    SPLIT = "delta split between dominating pairs and Renyi divergences"
+    LIMIT = "limit case"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Certified bounds with the half and the engine that decided them."""
+
+    bounds: Bounds
+    half: Half
+    engine: Engine
+
+
+class EpsilonOfPairs:
+    """epsilon(delta) of one half; ``ceiling`` is known before any engine runs."""
+
+    def __init__(self, part: HalfSum, delta: float, tolerance: float) -> None:
+        self._part = part
+        self._delta = delta
+        self._limit = _limit_epsilon(part, delta)
+        if self._limit is not None:
+            self.ceiling = self._limit.upper
+        elif part.single is not None:
+            self.ceiling = math.inf
+        else:
+            self._tail = cut_tail(delta - part.mass_inf, tolerance, part.count)
+            self._scout = Scout(part.terms, self._tail)
+            self._saddle = self._scout.at_delta(delta - part.mass_inf)
+            self.ceiling = min(self._saddle.epsilon, part.max_loss)
+
+    def answer(self, tolerance: float) -> Answer:
+        """Return certified bounds."""
+        part = self._part
+        if self._limit is not None:
+            return Answer(self._limit, part.half, Engine.LIMIT)
+        if part.single is not None:
+            return Answer(_invert_single(part.single, self._delta), part.half, Engine.EXACT)
+        if self.ceiling <= 0:
+            return Answer(Bounds(0.0, 0.0), part.half, Engine.CHERNOFF)
+        floor = part.near_top(self._delta)
+        if floor >= (1 - tolerance) * part.max_loss and part.attained == part:
+            return Answer(Bounds(floor, part.max_loss), part.half, Engine.LIMIT)
+        if part.attained != part:
+            reached = EpsilonOfPairs(part.attained, self._delta, tolerance).answer(tolerance)
+            floor = reached.bounds.lower
+        (lower, upper), engine = self._compute(tolerance, floor)
+        lower = max(lower, floor) if part.attained == part else floor
+        if upper >= self.ceiling:
+            engine = Engine.CHERNOFF
+        upper = min(upper, self.ceiling)
+        return Answer(Bounds(min(lower, upper), upper), part.half, engine)
+
+    def _compute(self, tolerance: float, floor: float) -> tuple[Bounds, Engine]:
+        """Return bounds for the pairs as they are; ``floor`` is a lower bound already known."""
+        if self._part.suits_contour:
+            contour = _contour(self._part, self._saddle, self._scout)
+            if contour is not None:
+                bounds = _invert_contour(contour, self._delta, self.ceiling)
+                if bounds.gap <= tolerance * bounds.upper:
+                    return bounds, Engine.CONTOUR
+        return self._engine().epsilon(self._delta, tolerance, floor), Engine.LATTICE
+
+    def stays_below(self, epsilon: float) -> bool:
+        """Return whether little work proves that the answer is at most ``epsilon``."""
+        if self.ceiling <= epsilon:
+            return True
+        decided = self._limit is not None or self._part.single is not None
+        if decided or self._part.suits_contour:
+            return False
+        return self._engine().stays_below(self._delta, epsilon)
+
+    def adds_nothing_above(self, upper: float) -> bool:
+        """Return False: a half of pairs can always raise the lower bound."""
+        return False
+
+    def _engine(self) -> LatticeEngine:
+        return LatticeEngine(self._part.terms, self._scout, self._saddle, self._tail)
+
+
+def _limit_epsilon(part: HalfSum, delta: float) -> Bounds | None:
+    """Return epsilon where no computation is needed."""
+    if not part.terms:
+        return Bounds(0.0, 0.0)
+    if delta < part.mass_inf - part.mass_error:
+        return Bounds(math.inf, math.inf)
+    if delta > part.mass_inf + part.mass_error:
+        return None
+    if part.mass_error:  # whether the infinite mass fits is a matter of rounding
+        return Bounds(part.near_top(part.mass_inf + 2 * part.mass_error), math.inf)
+    largest = max(part.max_loss, 0.0)
+    return Bounds(max(largest * (1 - 64 * ROUNDING) - 2 * part.loss_error, 0.0), largest)
+
+
+def _invert_single(pair: Pair, delta: float) -> Bounds:
+    """Return the epsilon of a single loss, with a lower bound that some release reaches."""
+    bounds = _invert(pair, delta)
+    if pair.tight:
+        return bounds
+    return Bounds(min(_invert(pair.reached, delta).lower, bounds.upper), bounds.upper)
+
+
+def _invert(pair: Pair, delta: float) -> Bounds:
+    """Return the epsilon of a single loss from its exact profile."""
+
+    def profile(epsilon: float) -> float:
+        return float(pair.profile(np.array([epsilon]))[0])
+
+    slack = pair.profile_error
+    upper = falls_below(profile, delta / (1 + slack), 1.0).upper
+    lower = falls_below(profile, delta * (1 + 2 * slack), max(upper, 1e-6)).lower
+    if upper == 0:
+        return Bounds(0.0, 0.0)
+    # The losses themselves are rounded.
+    hair = ROUNDING + pair.loss_error
+    upper = min(upper * (1 + ROUNDING) + hair, max(pair.max_loss + pair.loss_error, 0.0))
+    return Bounds(min(max(lower * (1 - ROUNDING) - hair, 0.0), upper), upper)
+
+
+def _contour(part: HalfSum, saddle: Saddle, scout: Scout) -> Contour | None:
+    """Return a certified contour, or None where there is none or arithmetic leaves its range."""
+    try:
+        with np.errstate(invalid="raise"):
+            contour = Contour(part.terms, saddle, scout)
+    except ArithmeticError:
+        return None
+    return contour if contour.certified else None
+
+
+def _invert_contour(contour: Contour, delta: float, guess: float) -> Bounds:
+    """Return the epsilon of a sum from its certified contour."""
+    upper = falls_below(lambda epsilon: contour.delta(epsilon).upper, delta, guess).upper
+    back = 1e-12 * upper
+    while back < upper and contour.delta(upper - back).lower <= delta:
+        back *= 2
+    return Bounds(max(upper - back, 0.0), upper)
+
+
+Curve = Callable[[float], Bounds]
+"""Certified bounds on delta as a function of epsilon."""
+
+
+class DeltaOfPairs:
+    """delta(epsilon) of one half; ``ceiling`` is known before any engine runs."""
+
+    def __init__(self, part: HalfSum, epsilon: float) -> None:
+        self.part = part
+        self._epsilon = epsilon
+        self._limit = not part.terms or epsilon >= part.max_loss or part.mass_inf == 1
+        self._single = part.single
+        self.ceiling = part.mass_inf
+        if self._single is not None:
+            self.ceiling = 1.0
+        elif not self._limit:
+            self._log_delta = Scout(part.terms, 1e-290).at_epsilon(epsilon).log_delta
+            self.ceiling += math.exp(max(self._log_delta, -700.0))
+
+    def curve(self, tolerance: float) -> tuple[Curve, Engine]:
+        """Return certified bounds on delta as a function, sharp near epsilon."""
+        part = self.part
+        if self._limit:
+            return partial(_limit_bounds, part), Engine.LIMIT
+        if self._single is not None:
+            return partial(_single_bounds, self._single), Engine.EXACT
+        if self._log_delta < _LOG_SMALLEST:
+            whole = Scout(part.terms, 1e-290)
+            return partial(chernoff_bounds, whole, part.mass_inf), Engine.CHERNOFF
+        tail = cut_tail(math.exp(max(self._log_delta, -600.0)), 1e-4 * tolerance, part.count)
+        scout = Scout(part.terms, tail)
+        saddle = scout.at_epsilon(self._epsilon)
+        if part.attained == part:
+            return self._compute(scout, saddle, tail, tolerance, 0.0)
+        reached = DeltaOfPairs(part.attained, self._epsilon).curve(tolerance)[0]
+        floor = reached(self._epsilon).lower
+        curve, engine = self._compute(scout, saddle, tail, tolerance, floor)
+        return partial(_mixed_bounds, reached, curve, scout, part.mass_inf), engine
+
+    def _compute(
+        self, scout: Scout, saddle: Saddle, tail: float, tolerance: float, floor: float
+    ) -> tuple[Curve, Engine]:
+        """Return bounds for the pairs as they are; ``floor`` is a lower bound already known."""
+        contour = _contour(self.part, saddle, scout) if self.part.suits_contour else None
+        if contour is not None:
+            bounds = contour.delta(self._epsilon)
+            if bounds.gap <= tolerance * bounds.upper:
+                return contour.delta, Engine.CONTOUR
+        try:
+            sides = LatticeEngine(self.part.terms, scout, saddle, tail).curve(tolerance, floor)
+        except BeyondLattice:
+            return partial(chernoff_bounds, scout, self.part.mass_inf), Engine.CHERNOFF
+        return partial(_lattice_bounds, *sides), Engine.LATTICE
+
+
+def _limit_bounds(part: HalfSum, at: float) -> Bounds:
+    """Return the infinite mass, which is all of delta from the largest loss on."""
+    lower = max(part.mass_inf - part.mass_error, 0.0)
+    beyond = not part.terms or at >= part.max_loss or part.mass_inf == 1
+    return Bounds(lower, min(part.mass_inf + part.mass_error, 1.0) if beyond else 1.0)
+
+
+def _lattice_bounds(lower: TiltedSum, upper: TiltedSum, at: float) -> Bounds:
+    return Bounds(lower.delta_lower(at), upper.delta_upper(at))
+
+
+def chernoff_bounds(scout: Scout, mass_inf: float, at: float) -> Bounds:
+    proven = math.exp(scout.at_epsilon(at).log_delta)
+    return Bounds(mass_inf, min(mass_inf + proven, 1.0))
+
+
+def _mixed_bounds(floor: Curve, curve: Curve, scout: Scout, mass_inf: float, at: float) -> Bounds:
+    """Return the lower bound of what is attained, and the smaller of two upper bounds."""
+    upper = min(curve(at).upper, chernoff_bounds(scout, mass_inf, at).upper)
+    return Bounds(min(floor(at).lower, upper), upper)
+
+
+def _single_bounds(pair: Pair, at: float) -> Bounds:
+    """Return the delta of a single loss, with a lower bound that some release reaches."""
+    bounds = _exact_bounds(pair, at)
+    if pair.tight:
+        return bounds
+    return Bounds(min(_exact_bounds(pair.reached, at).lower, bounds.upper), bounds.upper)
+
+
+def _exact_bounds(pair: Pair, at: float) -> Bounds:
+    """Return the profile of a single loss with its rounding error; it may underflow."""
+    hair = ROUNDING * (1 + abs(at)) + pair.loss_error
+    upper, lower = (float(value) for value in pair.profile(np.array([at - hair, at + hair])))
+    if at < pair.max_loss and upper < _SMALLEST:
+        return Bounds(0.0, _SMALLEST)
+    slack = pair.profile_error
+    return Bounds(abs(max(lower * (1 - slack), 0.0)), abs(min(upper * (1 + slack), 1.0)))
+
+
+def cut_tail(delta: float, tolerance: float, count: int) -> float:
+    """Return the mass that may be cut from each of ``count`` losses."""
+    return max(_TAIL * min(tolerance, 1e-2) * delta / count, 1e-300)

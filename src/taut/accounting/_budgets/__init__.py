@@ -1,0 +1,1 @@
+"""Keeping a guarantee: calibrate one parameter, or filter releases chosen adaptively."""

@@ -1,0 +1,119 @@
+"""Budgets for adaptive composition: what (epsilon, delta) allows to be spent."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut.accounting._pairs.gaussian import GaussianPair, mills_ratio, normal_density
+from taut.errors import (
+    InfeasibleBudget,
+)
+
+__all__ = ["DOWN", "best_order", "budget_for", "gaussian_mu", "positive_delta", "renyi_budgets"]
+
+_SAFETY = 1e-9  # relative; covers the rounding of a moment and of its quadrature
+DOWN = 1 - 1e-13
+"""Rounds a budget down, or a cost up by division."""
+_FAINT = 1e-6
+_NO_TAIL = 38.6  # the normal density is below the smallest float from here on
+METHODS = ("gdp", "improved", "classic")
+
+
+def budget_for(epsilon: float, delta: float, *, method: str = "gdp") -> float:
+    """Return how much mu^2 / 2 Gaussian steps may use up in total within (epsilon, delta).
+
+    One release with l2-sensitivity s and noise sigma costs (s / sigma)^2 / 2, which is also its
+    Renyi divergence over the order.
+
+    Args:
+        epsilon: at least 0.
+        delta: in (0, 1).
+        method: ``"gdp"``, exact for Gaussian steps; ``"improved"`` and ``"classic"``, through Renyi
+            divergences at all orders, for steps that only satisfy divergence <= order * cost
+            (discrete Gaussian noise, say).
+
+    **Guarantee**: steps chosen adaptively with total cost at most the budget are (epsilon,
+    delta)-DP: Smith and Thakurta 2022 for ``"gdp"``, Feldman and Zrnic 2021 for the others.
+
+    Raises:
+        InfeasibleBudget: if no Renyi order proves anything at this epsilon.
+
+    Example:
+        >>> import taut
+        >>> round(taut.budget_for(epsilon=1.0, delta=1e-5), 6)
+        0.035926
+    """
+    at, level = validate.non_negative(epsilon=epsilon), positive_delta(delta=delta)
+    if method == "gdp":
+        return gaussian_mu(at, level) ** 2 / 2 * DOWN
+    if method == "classic":
+        log = -math.log(level)
+        return (at / (math.sqrt(log + at) + math.sqrt(log))) ** 2 * DOWN
+    if method != "improved":
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got method={method!r}")
+    order = best_order(at, level)
+    return float(renyi_budgets(at, level, np.array([order]))[0]) / order * DOWN
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Return the largest mu, rounded down, whose Gaussian loss is within (epsilon, delta)."""
+    low, high = 0.0, 1.0
+    while _gaussian_delta(high, epsilon) <= delta:
+        low, high = high, 2 * high
+    for _ in range(1200):  # enough to reach any float
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        inside = _gaussian_delta(middle, epsilon) <= delta
+        low, high = (middle, high) if inside else (low, middle)
+    return low
+
+
+def _gaussian_delta(mu: float, epsilon: float) -> float:
+    """Return an upper bound on the Gaussian delta that keeps its digits for tiny mu."""
+    if mu > _FAINT:
+        pair = GaussianPair(mu)
+        return float(pair.profile(np.array([epsilon]))[0]) * (1 + pair.profile_error)
+    # phi(a) (m(a) - m(a + mu)) with Mills' ratio m, which is convex: m' = a m - 1.
+    near = np.array([epsilon / mu - mu / 2])
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        value = float((normal_density(near) * mu * (1 - near * mills_ratio(near)))[0])
+    return value * (1 + _SAFETY) if near[0] < _NO_TAIL else 0.0
+
+
+def renyi_budgets(epsilon: float, delta: float, orders: Vector) -> Vector:
+    """Return the divergence at each order that (epsilon, delta) allows.
+
+    The conversion of Canonne, Kamath and Steinke (2020), Proposition 12, solved for the divergence.
+    """
+    value = epsilon - np.log1p(-1 / orders) + (math.log(delta) + np.log(orders)) / (orders - 1)
+    budgets: Vector = value * np.where(value > 0, DOWN, 1.0)
+    return budgets
+
+
+def best_order(epsilon: float, delta: float) -> float:
+    """Return the order that leaves most room for Gaussian steps; any order would be sound."""
+    above_one = np.geomspace(1e-3, 1e9, 601)
+    for _ in range(4):
+        room = renyi_budgets(epsilon, delta, 1 + above_one) / (1 + above_one)
+        best = int(np.argmax(room))
+        ends = above_one[max(best - 1, 0)], above_one[min(best + 1, above_one.size - 1)]
+        order, most = 1 + float(above_one[best]), float(room[best])
+        above_one = np.geomspace(*ends, 41)
+    if not most > 0:
+        raise InfeasibleBudget(
+            f"no Renyi order proves epsilon={epsilon!r} at delta={delta!r}; raise either, or use "
+            "the Gaussian ('gdp') form if all releases are Gaussian"
+        )
+    return order
+
+
+def positive_delta(*, delta: float) -> float:
+    level = validate.below_one(delta=delta)
+    if level == 0:
+        raise ValueError("delta must be greater than 0 for adaptive composition, got delta=0")
+    return level

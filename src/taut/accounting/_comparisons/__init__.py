@@ -1,0 +1,1 @@
+"""Fair comparisons and diagnostics; nothing here is a guarantee of its own."""

@@ -1,0 +1,1 @@
+"""One module per mechanism: its release and its public factory side by side."""

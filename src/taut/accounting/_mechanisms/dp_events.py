@@ -1,0 +1,158 @@
+"""Exchange with dp-accounting: its ``DpEvent`` trees in and out.
+
+dp-accounting is imported only when one of the two functions is called. Its noise multipliers are
+relative to the norm bound of one record, so replacing a record has twice that sensitivity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
+
+from taut.accounting._adjacency import Adjacency, as_adjacency
+from taut.accounting._loss import PrivacyLoss
+from taut.accounting._mechanisms.given import finite, from_rdp, zero
+from taut.accounting._mechanisms.noise import (
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+    discrete_laplace,
+    gaussian,
+    laplace,
+)
+from taut.accounting._mechanisms.selection import RandomizedResponse, randomized_response
+from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.sampled import FixedSize, Joint, Poisson
+
+__all__ = ["from_dp_event", "to_dp_event"]
+
+
+def from_dp_event(event: Any, *, adjacency: Adjacency | str = "add_remove") -> PrivacyLoss:
+    """Return the loss of a dp-accounting event tree.
+
+    Args:
+        event: a ``dp_accounting.DpEvent``.
+        adjacency: the relation to read it under; under replace-one every record's norm bound
+            counts twice.
+
+    Raises:
+        ValueError: if an event of the tree has no counterpart; it is named.
+        ImportError: if dp-accounting is not installed.
+    """
+    _library()
+    return _read(event, as_adjacency(adjacency))
+
+
+def to_dp_event(loss: PrivacyLoss) -> Any:
+    """Return the dp-accounting event of a loss.
+
+    Raises:
+        ValueError: if a release of the sum has no counterpart; it is named.
+        ImportError: if dp-accounting is not installed.
+    """
+    return _write_sum(loss.terms, _moved(loss.adjacency), _library())
+
+
+def _library() -> Any:
+    try:
+        return import_module("dp_accounting.dp_event")
+    except ImportError:
+        raise ImportError(
+            "exchanging events needs dp-accounting; install it with: pip install dp-accounting"
+        ) from None
+
+
+def _read(event: Any, adjacency: Adjacency) -> PrivacyLoss:
+    reader = _READERS.get(type(event).__name__)
+    if reader is None:
+        raise ValueError(
+            f"{type(event).__name__} has no counterpart in taut; known are "
+            f"{', '.join(sorted(_READERS))}. For anything else use taut.from_profile"
+        )
+    return reader(event, adjacency)
+
+
+def _moved(adjacency: Adjacency) -> int:
+    return 2 if adjacency is Adjacency.REPLACE else 1
+
+
+def _read_randomized_response(event: Any, adjacency: Adjacency) -> PrivacyLoss:
+    if adjacency is not Adjacency.REPLACE:
+        raise ValueError(
+            "RandomizedResponseDpEvent needs a record to report; read it with adjacency='replace'"
+        )
+    other = event.noise_parameter / event.num_buckets
+    truth = 1 - event.noise_parameter + other
+    if event.num_buckets == 2:
+        return randomized_response(truth, adjacency=adjacency)
+    rest = (event.num_buckets - 2) * other
+    return finite([truth, other, rest], [other, truth, rest], adjacency=adjacency)
+
+
+def _read_zcdp(event: Any, adjacency: Adjacency) -> PrivacyLoss:
+    shift = getattr(event, "xi", 0.0)
+    return from_rdp(lambda order: event.rho * order + shift, adjacency=adjacency)
+
+
+def _read_fixed_size(event: Any, adjacency: Adjacency) -> PrivacyLoss:
+    base = _read(event.event, Adjacency.REPLACE)
+    return base.fixed_size(event.sample_size, event.source_dataset_size, adjacency=adjacency)
+
+
+_READERS: dict[str, Callable[[Any, Adjacency], PrivacyLoss]] = {
+    "NoOpDpEvent": lambda _, adjacency: zero(adjacency=adjacency),
+    "NonPrivateDpEvent": lambda _, adjacency: randomized_response(1.0, adjacency=adjacency),
+    "GaussianDpEvent": lambda event, adjacency: gaussian(
+        event.noise_multiplier, _moved(adjacency), adjacency=adjacency
+    ),
+    "LaplaceDpEvent": lambda event, adjacency: laplace(
+        event.noise_multiplier, _moved(adjacency), adjacency=adjacency
+    ),
+    "DiscreteLaplaceDpEvent": lambda event, adjacency: discrete_laplace(
+        1 / event.noise_parameter, _moved(adjacency) * event.sensitivity, adjacency=adjacency
+    ),
+    "RandomizedResponseDpEvent": _read_randomized_response,
+    "ZCDpEvent": _read_zcdp,
+    "SelfComposedDpEvent": lambda event, adjacency: event.count * _read(event.event, adjacency),
+    "ComposedDpEvent": lambda event, adjacency: sum(
+        (_read(part, adjacency) for part in event.events), zero(adjacency=adjacency)
+    ),
+    "PoissonSampledDpEvent": lambda event, adjacency: _read(event.event, adjacency).poisson(
+        event.sampling_probability
+    ),
+    "SampledWithoutReplacementDpEvent": _read_fixed_size,
+}
+
+
+def _write_sum(terms: Iterable[tuple[Primitive, int]], moved: int, events: Any) -> Any:
+    singles = [(_write(release, moved, events), count) for release, count in terms]
+    parts = [
+        part if count == 1 else events.SelfComposedDpEvent(part, count) for part, count in singles
+    ]
+    if not parts:
+        return events.NoOpDpEvent()
+    return parts[0] if len(parts) == 1 else events.ComposedDpEvent(parts)
+
+
+def _write(release: Primitive, moved: int, events: Any) -> Any:
+    match release:
+        case Gaussian():
+            return events.GaussianDpEvent(moved * release.sigma / release.sensitivity)
+        case Laplace():
+            return events.LaplaceDpEvent(moved * release.scale / release.sensitivity)
+        case DiscreteLaplace() if release.sensitivity % moved == 0:
+            return events.DiscreteLaplaceDpEvent(1 / release.scale, release.sensitivity // moved)
+        case RandomizedResponse() if moved == 2:
+            return events.RandomizedResponseDpEvent(2 * min(release.p, 1 - release.p), 2)
+        case Joint():
+            return _write_sum(zip(release.releases, release.counts, strict=True), moved, events)
+        case Poisson():
+            return events.PoissonSampledDpEvent(release.rate, _write(release.base, moved, events))
+        case FixedSize():
+            return events.SampledWithoutReplacementDpEvent(
+                release.population, release.batch_size, _write(release.base, 2, events)
+            )
+    raise ValueError(
+        f"{release} has no counterpart among dp-accounting's events; keep it as JSON (to_json)"
+    )

@@ -1,0 +1,203 @@
+"""Mixtures of Gaussians: a shift that is drawn at random, hidden by normal noise.
+
+With the record the output is N(c, s^2) for a random shift c >= 0, without it N(0, s^2). The pair
+dominates vector-valued shifts of the same norms in both directions, and grows with the shifts
+(Choquette-Choo, Ganesh, Steinke and Thakurta 2024, Lemma B.2 and Corollary B.6; a short proof is in
+docs/theory/mixtures.md). Group privacy of sampled Gaussians and matrix mechanisms stand on it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut.accounting._adjacency import Adjacency, Half
+from taut.accounting._loss import PrivacyLoss
+from taut.accounting._pairs.finite import binary_pair
+from taut.accounting._pairs.gaussian import GaussianPair
+from taut.accounting._pairs.mixture import MixturePair
+from taut.accounting._pairs.pair import Pair
+from taut.accounting._pairs.sampled import SampledPair
+from taut.accounting._releases.release import Primitive
+from taut.errors import UnsoundConfiguration
+
+__all__ = ["MixtureOfGaussians", "group_poisson", "mixture_of_gaussians"]
+
+
+@dataclass(frozen=True)
+class MixtureOfGaussians(Primitive):
+    """Normal noise of deviation sigma on a value that the record shifts by a random amount."""
+
+    kind = "mixture_of_gaussians"
+    probabilities: tuple[float, ...]
+    shifts: tuple[float, ...]
+    sigma: float
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validate.positive(sigma=self.sigma)
+        _check_mixture(self.probabilities, self.shifts)
+
+    def pair(self, half: Half) -> Pair:
+        """Return a sampled mixture; one shift alone is a sampled Gaussian, or a plain one."""
+        terms = zip(self.probabilities, self.shifts, strict=True)
+        some = [(p, c / self.sigma) for p, c in terms if c > 0]
+        taking_part = math.fsum(p for p, _ in some)
+        total = math.fsum(self.probabilities)
+        # What a sum below one lacks is given to all alike, one above one makes zero less likely.
+        absent = math.fsum(p for p, c in zip(self.probabilities, self.shifts, strict=True) if not c)
+        stay = absent / total if total <= 1 + 1e-12 else max(absent - (total - 1), 0.0)
+        if not some:
+            return binary_pair(0.0)
+        weights, shifts = zip(*some, strict=True)
+        if len(some) == 1:
+            base: Pair = GaussianPair(shifts[0])
+        else:
+            base = MixturePair(tuple(w / taking_part for w in weights), shifts, half)
+        rate = min(taking_part / min(total, 1.0), math.nextafter(1.0, 0.0))
+        return SampledPair(base, rate, half, stay) if stay > 0 else base
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Replacing a record would exchange one mixture for another."""
+        if adjacency is Adjacency.REPLACE:
+            raise UnsoundConfiguration(
+                "mixture_of_gaussians compares a random shift with none, so it has no pair under "
+                "adjacency='replace'; use adjacency='add_remove' or 'zero_out'"
+            )
+
+    def __str__(self) -> str:
+        """Return the call, with the shifts counted if there are many."""
+        if len(self.shifts) > 4:
+            return f"mixture_of_gaussians({len(self.shifts)} shifts, sigma={self.sigma:g})"
+        probabilities = ", ".join(f"{p:g}" for p in self.probabilities)
+        shifts = ", ".join(f"{c:g}" for c in self.shifts)
+        return f"mixture_of_gaussians([{probabilities}], [{shifts}], sigma={self.sigma:g})"
+
+
+def mixture_of_gaussians(
+    probabilities: ArrayLike,
+    shifts: ArrayLike,
+    sigma: float,
+    *,
+    adjacency: Adjacency | str = "add_remove",
+) -> PrivacyLoss:
+    """Return the loss of normal noise on a value that the record shifts by a random amount.
+
+    Args:
+        probabilities: of the shifts; they sum to one.
+        shifts: how far the record moves the value, in l2-norm, so at least zero. Equal shifts are
+            merged.
+        sigma: standard deviation of the noise.
+        adjacency: add/remove, one of its halves, or zero-out.
+
+    **Guarantee**: exact for a one-dimensional value. For vectors it bounds every choice of
+    directions of the given norms, and every random shift that is stochastically smaller, in both
+    directions (docs/theory/mixtures.md; Choquette-Choo et al. 2024, Lemma B.2, Corollary B.6). The
+    shift is drawn independently of everything else and stays secret. Several draws that depend on
+    each other, such as the rows of a matrix mechanism, need a theorem of their own.
+
+    Raises:
+        ValueError: if the vectors do not describe a distribution, or ``sigma`` is not positive.
+        UnsoundConfiguration: under replace-one.
+
+    Example:
+        >>> import taut
+        >>> loss = taut.mixture_of_gaussians([0.81, 0.18, 0.01], [0.0, 1.0, 2.0], sigma=1.0)
+        >>> round(loss.delta(epsilon=1.0), 6)
+        0.003826
+    """
+    masses, norms = _vector(probabilities=probabilities), _vector(shifts=shifts)
+    if masses.shape != norms.shape:
+        raise ValueError(
+            f"probabilities and shifts must have equal length, got {masses.size} and {norms.size}"
+        )
+    _check_mixture(tuple(masses.tolist()), tuple(norms.tolist()))
+    distinct, index = np.unique(norms, return_inverse=True)
+    merged = np.array([math.fsum(masses[index == i]) for i in range(distinct.size)])
+    keep = merged > 0
+    release = MixtureOfGaussians(
+        tuple(merged[keep].tolist()),
+        tuple(distinct[keep].tolist()),
+        validate.positive(sigma=sigma),
+    )
+    return PrivacyLoss([(release, 1)], adjacency)
+
+
+def group_poisson(
+    sigma: float,
+    rate: float,
+    group_size: int,
+    sensitivity: float = 1.0,
+    *,
+    adjacency: Adjacency | str = "add_remove",
+) -> PrivacyLoss:
+    """Return the loss of one noisy sum over a Poisson sample, for a group of records at once.
+
+    How many of the group are sampled is Binomial(group_size, rate), and they move the sum by at
+    most that many times ``sensitivity``.
+
+    Args:
+        sigma: standard deviation of the noise.
+        rate: probability with which each record is sampled, independently.
+        group_size: records that one person, household or firm may have.
+        sensitivity: largest l2-norm of one record's contribution.
+        adjacency: add/remove or zero-out **of a whole group**. Add the result only to losses that
+            are about the same group.
+
+    **Guarantee**: exact when all contributions point in one direction; the group theorem applied to
+    a black box is far looser (docs/theory/mixtures.md; Ganesh 2024).
+
+    Example:
+        >>> import taut
+        >>> household = 1_000 * taut.group_poisson(sigma=1.0, rate=0.01, group_size=2)
+        >>> round(household.epsilon(delta=1e-6), 1)
+        4.6
+    """
+    share = validate.probability(rate=rate)
+    size = validate.positive_integer(group_size=group_size)
+    unit = validate.positive(sensitivity=sensitivity)
+    return mixture_of_gaussians(
+        _binomial(size, share), unit * np.arange(size + 1.0), sigma, adjacency=adjacency
+    )
+
+
+def _binomial(size: int, rate: float) -> Vector:
+    """Return binomial probabilities, small ones to full relative accuracy."""
+    if rate in (0.0, 1.0):
+        certain: Vector = np.eye(size + 1)[size if rate else 0]
+        return certain
+    stay, go = math.log1p(-rate), math.log(rate)
+    logs = [math.log(math.comb(size, j)) + j * go + (size - j) * stay for j in range(size + 1)]
+    masses: Vector = np.exp(np.array(logs))
+    return masses
+
+
+def _vector(**argument: ArrayLike) -> Vector:
+    ((name, value),) = argument.items()
+    try:
+        vector = np.asarray(value)
+    except ValueError:  # nested lists of unequal length
+        vector = np.empty(0)
+    if vector.ndim != 1 or vector.size == 0 or vector.dtype.kind not in "fiu":
+        raise ValueError(f"{name} must be a non-empty vector of numbers, got {name}={value!r}")
+    return vector.astype(float)
+
+
+def _check_mixture(probabilities: tuple[float, ...], shifts: tuple[float, ...]) -> None:
+    if len(probabilities) != len(shifts):
+        raise ValueError(
+            f"probabilities and shifts must have equal length, "
+            f"got {len(probabilities)} and {len(shifts)}"
+        )
+    for probability in probabilities:
+        validate.probability(probabilities=probability)
+    for shift in shifts:
+        validate.non_negative(shifts=shift)
+    total = math.fsum(probabilities)
+    if not abs(total - 1) <= 1e-9:
+        raise ValueError(f"probabilities must sum to 1, got a sum of {total!r}; divide by the sum")

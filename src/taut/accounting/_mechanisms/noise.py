@@ -1,0 +1,242 @@
+"""The releases that taut knows by name: what was released, and its dominating pair.
+
+A primitive is a frozen description that serialises as its parameters; the pair it returns holds
+the mathematics. A new mechanism is one short class here and one factory in ``_bank.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from taut._base import validate
+from taut.accounting._adjacency import Adjacency, Half
+from taut.accounting._loss import PrivacyLoss
+from taut.accounting._pairs.exponential import laplace_pair
+from taut.accounting._pairs.finite import DiscreteGaussianPair, binary_pair, discrete_laplace_pair
+from taut.accounting._pairs.gaussian import GaussianPair, VariancePair
+from taut.accounting._pairs.pair import Pair
+from taut.accounting._releases.release import Primitive
+from taut.errors import UnsoundConfiguration
+
+__all__ = [
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Gaussian",
+    "Laplace",
+    "Variance",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "gaussian",
+    "laplace",
+    "variance_pair",
+]
+
+
+@dataclass(frozen=True)
+class Gaussian(Primitive):
+    """Normal noise of standard deviation sigma on a query of given l2-sensitivity."""
+
+    kind = "gaussian"
+    sigma: float
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validate.positive(sigma=self.sigma)
+        validate.positive(sensitivity=self.sensitivity)
+        ratio = self.sensitivity / self.sigma
+        if not 1e-100 < ratio < 1e100:
+            raise ValueError(
+                f"sensitivity / sigma must lie between 1e-100 and 1e100, got {ratio:g} for "
+                f"sigma={self.sigma!r}; noise so small hides nothing, and noise so large everything"
+            )
+
+    def pair(self, half: Half) -> Pair:
+        """Symmetric."""
+        return GaussianPair(self.sensitivity / self.sigma)
+
+
+@dataclass(frozen=True)
+class Laplace(Primitive):
+    """Laplace noise of given scale on a query of given l1-sensitivity."""
+
+    kind = "laplace"
+    scale: float
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validate.positive(scale=self.scale)
+        validate.positive(sensitivity=self.sensitivity)
+
+    def pair(self, half: Half) -> Pair:
+        """Symmetric."""
+        ratio = self.sensitivity / self.scale
+        if Fraction(ratio) * Fraction(self.scale) < Fraction(self.sensitivity):
+            ratio = math.nextafter(ratio, math.inf)
+        return laplace_pair(ratio)
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian(Primitive):
+    """Integer Gaussian noise on one integer query of integer sensitivity."""
+
+    kind = "discrete_gaussian"
+    sigma: float
+    sensitivity: int
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validate.positive(sigma=self.sigma)
+        validate.positive_integer(sensitivity=self.sensitivity)
+
+    def pair(self, half: Half) -> Pair:
+        """Symmetric."""
+        return DiscreteGaussianPair(self.sigma, self.sensitivity)
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace(Primitive):
+    """Two-sided geometric noise on one integer query of integer sensitivity."""
+
+    kind = "discrete_laplace"
+    scale: float
+    sensitivity: int
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validate.positive(scale=self.scale)
+        validate.positive_integer(sensitivity=self.sensitivity)
+
+    def pair(self, half: Half) -> Pair:
+        """Symmetric."""
+        return discrete_laplace_pair(self.scale, self.sensitivity)
+
+
+@dataclass(frozen=True)
+class Variance(Primitive):
+    """Centred normal noise whose deviation is sigma_p without the record, sigma_q with it."""
+
+    kind = "variance_pair"
+    sigma_p: float
+    sigma_q: float
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validate.positive(sigma_p=self.sigma_p)
+        validate.positive(sigma_q=self.sigma_q)
+        if not 1e-50 < self.sigma_p / self.sigma_q < 1e50:
+            raise ValueError(
+                "sigma_p / sigma_q must lie between 1e-50 and 1e50, got "
+                f"sigma_p={self.sigma_p!r}, sigma_q={self.sigma_q!r}"
+            )
+
+    def pair(self, half: Half) -> Pair:
+        """Asymmetric: the halves differ."""
+        if self.sigma_p == self.sigma_q:
+            return binary_pair(0.0)
+        if half is Half.ADD:
+            return VariancePair(self.sigma_p, self.sigma_q)
+        return VariancePair(self.sigma_q, self.sigma_p)
+
+    def check(self, adjacency: Adjacency) -> None:
+        """Replace-one would need a pair that dominates both orders."""
+        if adjacency is Adjacency.REPLACE:
+            raise UnsoundConfiguration(
+                "variance_pair is not symmetric, so it has no pair under adjacency='replace'; "
+                "use adjacency='add_remove', or from_profile with the maximum of both profiles"
+            )
+
+
+def gaussian(
+    sigma: float, sensitivity: float = 1.0, *, adjacency: Adjacency | str = "add_remove"
+) -> PrivacyLoss:
+    """Return the loss of adding N(0, sigma^2) to every coordinate of a vector.
+
+    Args:
+        sigma: standard deviation of the noise.
+        sensitivity: largest l2-distance between the vectors of two neighbours.
+        adjacency: the relation for which ``sensitivity`` holds. Replacing a record in a sum
+            clipped at C moves it by up to 2 C.
+
+    **Guarantee**: exact, in any dimension (Balle and Wang 2018, Theorem 8).
+
+    Example:
+        >>> import taut
+        >>> round(taut.gaussian(sigma=1.0).epsilon(delta=1e-5), 4)
+        4.3772
+    """
+    sigma, sensitivity = (
+        validate.positive(sigma=sigma),
+        validate.positive(sensitivity=sensitivity),
+    )
+    return PrivacyLoss([(Gaussian(sigma, sensitivity), 1)], adjacency)
+
+
+def laplace(
+    scale: float, sensitivity: float = 1.0, *, adjacency: Adjacency | str = "add_remove"
+) -> PrivacyLoss:
+    """Return the loss of adding Laplace noise of ``scale`` to a query.
+
+    Args:
+        scale: the b of the density exp(-|x| / b) / (2 b).
+        sensitivity: largest l1-distance between the answers of two neighbours.
+        adjacency: the relation for which ``sensitivity`` holds.
+
+    **Guarantee**: exact for one coordinate. With independent noise on several coordinates the
+    one-coordinate shift is the worst case of the same l1-length (docs/theory/laplace-noise.md).
+
+    Example:
+        >>> import taut
+        >>> taut.laplace(scale=2.0).epsilon(delta=0)
+        0.5
+    """
+    scale, sensitivity = (
+        validate.positive(scale=scale),
+        validate.positive(sensitivity=sensitivity),
+    )
+    return PrivacyLoss([(Laplace(scale, sensitivity), 1)], adjacency)
+
+
+def discrete_gaussian(
+    sigma: float, sensitivity: int = 1, *, adjacency: Adjacency | str = "add_remove"
+) -> PrivacyLoss:
+    """Return the loss of integer Gaussian noise on one integer query.
+
+    **Guarantee**: exact for a single coordinate. No dominating pair is known in several
+    dimensions: account each coordinate as a release of its own.
+    """
+    sigma = validate.positive(sigma=sigma)
+    return PrivacyLoss(
+        [(DiscreteGaussian(sigma, validate.positive_integer(sensitivity=sensitivity)), 1)],
+        adjacency,
+    )
+
+
+def discrete_laplace(
+    scale: float, sensitivity: int = 1, *, adjacency: Adjacency | str = "add_remove"
+) -> PrivacyLoss:
+    """Return the loss of two-sided geometric noise on one integer query.
+
+    The mass of x is proportional to exp(-|x| / scale).
+    """
+    scale = validate.positive(scale=scale)
+    return PrivacyLoss(
+        [(DiscreteLaplace(scale, validate.positive_integer(sensitivity=sensitivity)), 1)], adjacency
+    )
+
+
+def variance_pair(
+    sigma_p: float, sigma_q: float, *, adjacency: Adjacency | str = "add_remove"
+) -> PrivacyLoss:
+    """Return the loss of noise whose own deviation depends on the record.
+
+    Args:
+        sigma_p: standard deviation without the record.
+        sigma_q: standard deviation with it.
+        adjacency: add/remove, one of its halves, or zero-out.
+    """
+    release = Variance(validate.positive(sigma_p=sigma_p), validate.positive(sigma_q=sigma_q))
+    return PrivacyLoss([(release, 1)], adjacency)

@@ -1,0 +1,1 @@
+"""One privacy loss in one direction: dominating pairs, their families, their discretisation."""

@@ -1,0 +1,262 @@
+"""Pairs of normal distributions: the Gaussian mechanism, and unequal variances."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfc, erfcinv, erfcx, ndtr, ndtri
+
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
+from taut.accounting._pairs.pair import Cells, Pair, Quadrature
+
+__all__ = ["GaussianPair", "VariancePair", "mills_ratio", "normal_density"]
+
+_SQRT2 = math.sqrt(2.0)
+_SQRT_HALF_PI = math.sqrt(math.pi / 2)
+_QUADRATURE_REACH = 39.0  # beyond it the normal density is below the smallest float
+_QUADRATURE_STEP = 0.05
+_MAX_NODES = 2**20
+_LARGEST_EXPONENT = 600.0
+_NARROW = 0.03
+_BULK = 3.0
+_RULE = np.polynomial.legendre.leggauss(6)
+_FINE_RULE = np.polynomial.legendre.leggauss(24)
+_FINE_NODES, _FINE_WEIGHTS = (_FINE_RULE[0] + 1) / 2, _FINE_RULE[1] / 2
+_NODES, _WEIGHTS = (_RULE[0] + 1) / 2, _RULE[1] / 2  # on the unit interval
+
+
+@dataclass(frozen=True)
+class GaussianPair(Pair):
+    """P = N(0, 1) against Q = N(mu, 1): the loss is N(mu^2/2, mu^2) under P.
+
+    The pair is symmetric, and dominates the Gaussian mechanism in any dimension when mu is
+    l2-sensitivity / sigma (Dong, Roth and Su 2022, Theorem 2.7).
+    """
+
+    mu: float
+    closed_form = True
+
+    @property
+    def profile_error(self) -> float:  # type: ignore[override]
+        """The two terms of the profile cancel for small mu."""
+        return ROUNDING * (1024 + 16 / self.mu)
+
+    @property
+    def gaussian_mu(self) -> float:  # type: ignore[override]
+        """The ratio of sensitivity to noise."""
+        return self.mu
+
+    @property
+    def max_loss(self) -> float:
+        """Gaussian tails make the loss unbounded."""
+        return math.inf
+
+    def profile(self, epsilon: Vector) -> Vector:
+        """Return Phi(mu/2 - e/mu) - exp(e) Phi(-mu/2 - e/mu) (Balle and Wang 2018, Theorem 8)."""
+        near = epsilon / self.mu - self.mu / 2  # minus the first argument
+        far = near + self.mu
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            # exp(e) phi(far) = phi(near), so both terms share the factor phi(near) and only the
+            # well-scaled Mills ratios are subtracted.
+            density = normal_density(near)
+            tail = density * (mills_ratio(near) - mills_ratio(far))
+            cost = np.where(far > 0, density * mills_ratio(far), np.exp(epsilon) * ndtr(-far))
+        return np.where(near > -1.0, tail, ndtr(-near) - cost)
+
+    def grid(self, tail: float, size: int) -> Vector:
+        """Return equispaced losses over the union of both distributions' bulk."""
+        reach = -float(ndtri(tail))
+        x = np.linspace(-reach - self.mu, reach, size)
+        return self.mu * x + self.mu**2 / 2
+
+    def cells(self, edges: Vector) -> Cells:
+        """Return cell masses from tails on whichever side is small."""
+        x = edges / self.mu - self.mu / 2
+        far = x + self.mu
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            p_tail, q_tail = ndtr(-np.abs(x)), ndtr(-np.abs(far))
+            scale = np.exp(np.minimum(edges, _LARGEST_EXPONENT))
+            scaled = scale * q_tail
+            huge = edges > _LARGEST_EXPONENT
+            if huge.any():  # exp(edge) phi(far) = phi(x) keeps the product in range
+                scaled[huge] = normal_density(x[huge]) * mills_ratio(far[huge])
+            one = np.ones(edges.size - 1)
+            mass = _between(x, p_tail, one, one)
+            q_mass = _between(far, q_tail, one, one)
+            shrink = np.exp(edges[:-1] - edges[1:])
+            surplus = mass - _between(far, scaled, scale[:-1], shrink)
+        error = ROUNDING * (mass + p_tail[:-1] + p_tail[1:] + scaled[:-1] + scaled[1:] * shrink)
+        cells = Cells(mass, q_mass, np.clip(surplus, 0.0, mass), error)
+        with np.errstate(over="ignore"):
+            narrow = np.diff(x) * (1 + np.abs(x[:-1]) + self.mu) < _NARROW
+        narrow &= np.abs(x[:-1]) < _BULK  # further out the tails are as small as the cells
+        if narrow.any():
+            self._integrate(x, narrow, cells)
+        return cells
+
+    def _integrate(self, x: Vector, narrow: NDArray[np.bool_], cells: Cells) -> None:
+        """Fill in ``narrow`` cells by Gauss's rule: differences of tails would lose digits."""
+        left, width = x[:-1][narrow], np.diff(x)[narrow]
+        inside = width[:, None] * _NODES
+        with np.errstate(over="ignore", under="ignore"):
+            p = normal_density(left[:, None] + inside) * (width[:, None] * _WEIGHTS)
+            q = normal_density(left[:, None] + inside + self.mu) * (width[:, None] * _WEIGHTS)
+        cells.mass[narrow] = p.sum(axis=1)
+        cells.q_mass[narrow] = q.sum(axis=1)
+        cells.surplus[narrow] = -(p * np.expm1(-self.mu * inside)).sum(axis=1)
+        cells.error[narrow] = 16 * ROUNDING * cells.surplus[narrow]
+
+    def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
+        """Return trapezoid nodes in x, which converge exponentially for the normal density."""
+        # exp(tilt L) moves the peak by tilt mu; sampling looks at both distributions.
+        peaks = np.array([-self.mu, 0.0, self.mu * tilt, self.mu * (tilt + 2)])
+        # Neighbouring nodes must not differ by much of a turn of exp(i frequency L).
+        step = min(_QUADRATURE_STEP, 0.5 / max(self.mu * frequency, 1e-9))
+        span = peaks[-1] - peaks[0] + 2 * _QUADRATURE_REACH
+        if span <= _MAX_NODES * _QUADRATURE_STEP:
+            x, step = np.linspace(
+                peaks[0] - _QUADRATURE_REACH,
+                peaks[-1] + _QUADRATURE_REACH,
+                min(max(math.ceil(span / step), 512), _MAX_NODES),
+                retstep=True,
+            )
+        else:  # so far apart, nothing but the peaks matters
+            step = _QUADRATURE_STEP
+            window = np.arange(-_QUADRATURE_REACH, _QUADRATURE_REACH, step)
+            x = (np.unique(peaks)[:, None] + window).ravel()
+        log_weights = -0.5 * x**2 - 0.5 * math.log(2 * math.pi) + math.log(step)
+        return Quadrature(self.mu * x + self.mu**2 / 2, log_weights)
+
+    def log_mgf(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return mu^2 z (z + 1) / 2."""
+        return 0.5 * self.mu**2 * z * (z + 1)
+
+
+@dataclass(frozen=True)
+class VariancePair(Pair):
+    """P = N(0, sigma_p^2) against Q = N(0, sigma_q^2) (Zhu, Dong and Wang 2022, Example 5).
+
+    The loss is peak - curvature x^2; it is unbounded above exactly if sigma_p > sigma_q.
+    """
+
+    sigma_p: float
+    sigma_q: float
+
+    @property
+    def profile_error(self) -> float:  # type: ignore[override]
+        """The two terms of the profile cancel for nearly equal variances."""
+        return ROUNDING * (4096 + 1024 / abs(1 - (self.sigma_q / self.sigma_p) ** 2))
+
+    @property
+    def _peak(self) -> float:
+        return math.log1p((self.sigma_q - self.sigma_p) / self.sigma_p)
+
+    @property
+    def _curvature(self) -> float:
+        return 0.5 * (self.sigma_p**-2 - self.sigma_q**-2)
+
+    @property
+    def max_loss(self) -> float:
+        """The loss at x = 0, or infinity where it grows with x."""
+        return self._peak * (1 + ROUNDING) if self.sigma_p < self.sigma_q else math.inf
+
+    def profile(self, epsilon: Vector) -> Vector:
+        """Return P[L > e] - exp(e) Q[L > e]."""
+        x = self._radius(epsilon)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            p, cost = erfc(x / (self.sigma_p * _SQRT2)), self._scaled_tail(x)
+            if self.sigma_p < self.sigma_q:
+                p, cost = 1 - p, np.exp(np.minimum(epsilon, self._peak)) - cost
+            value: Vector = np.maximum(np.maximum(p - cost, -np.expm1(epsilon)), 0.0)
+        if self.sigma_p < self.sigma_q:
+            near = (self._curvature * x**2 < 1) & (epsilon < self._peak)
+            value = np.where(near, self._near_peak(x), value)
+        return value
+
+    def _near_peak(self, x: Vector) -> Vector:
+        """Return the integral of p (1 - exp(e - L)) over |y| < x, free of cancellation."""
+        y = x[..., None] * _FINE_NODES
+        gain = -np.expm1(-self._curvature * (x[..., None] ** 2 - y**2))
+        density = normal_density(y / self.sigma_p) / self.sigma_p
+        value: Vector = 2 * x * (density * gain * _FINE_WEIGHTS).sum(axis=-1)
+        return value
+
+    def grid(self, tail: float, size: int) -> Vector:
+        """Return losses equispaced in x."""
+        widest = max(self.sigma_p, self.sigma_q)
+        x = np.linspace(0.0, widest * _SQRT2 * float(erfcinv(tail)), size)
+        return np.unique(self._peak - self._curvature * x**2)
+
+    def cells(self, edges: Vector) -> Cells:
+        """Return cell masses from tails on whichever side is small."""
+        x = self._radius(edges)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            outer = [erfc(x / (sigma * _SQRT2)) for sigma in (self.sigma_p, self.sigma_q)]
+            mass, q_mass = (np.abs(np.diff(tail)) for tail in outer)
+            scaled = self._scaled_tail(x)
+            # Beyond the largest loss the radius is 0 and does not belong to the edge.
+            inside = np.minimum(edges, self._peak) if self.sigma_p < self.sigma_q else edges
+            inside = np.maximum(inside, self._peak) if self.sigma_p > self.sigma_q else inside
+            shrink = np.exp(inside[:-1] - inside[1:])
+            cost = np.abs(scaled[:-1] - shrink * scaled[1:])
+            cost = np.where(cost > 0, cost * np.exp(np.minimum(edges[:-1] - inside[:-1], 0.0)), 0.0)
+            error = ROUNDING * (outer[0][:-1] + outer[0][1:] + scaled[:-1] + shrink * scaled[1:])
+        return Cells(mass, q_mass, np.clip(mass - cost, 0.0, mass), error)
+
+    def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
+        """Return trapezoid nodes in x over the wider of the two distributions."""
+        x = np.linspace(0.0, _QUADRATURE_REACH * max(self.sigma_p, self.sigma_q), 4097)
+        step = x[1] - x[0]
+        log_weights = -0.5 * (x / self.sigma_p) ** 2 + math.log(
+            2 * step / (self.sigma_p * math.sqrt(2 * math.pi))
+        )
+        log_weights[0] -= math.log(2)
+        return Quadrature(self._peak - self._curvature * x**2, log_weights)
+
+    def log_mgf(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return the closed form; infinite where the integral diverges."""
+        z = np.asarray(z, dtype=np.complex128)
+        precision = (1 + z) / self.sigma_p**2 - z / self.sigma_q**2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = (
+                -(1 + z) * math.log(self.sigma_p)
+                + z * math.log(self.sigma_q)
+                - 0.5 * np.log(precision)
+            )
+        return np.where(precision.real > 0, value, complex(math.inf))
+
+    def _radius(self, epsilon: Vector) -> Vector:
+        return np.sqrt(np.maximum((self._peak - epsilon) / self._curvature, 0.0))
+
+    def _scaled_tail(self, x: Vector) -> Vector:
+        """Return p(x)/q(x) times the Q-mass beyond radius ``x``, without overflow."""
+        y_p, y_q = x / (self.sigma_p * _SQRT2), x / (self.sigma_q * _SQRT2)
+        tail: Vector = (self.sigma_q / self.sigma_p) * np.exp(-(y_p**2)) * erfcx(y_q)
+        return tail
+
+
+def normal_density(x: Vector) -> Vector:
+    """Return the standard normal density."""
+    return np.exp(-0.5 * x**2) / math.sqrt(2 * math.pi)
+
+
+def mills_ratio(x: Vector) -> Vector:
+    """Return (1 - Phi(x)) / phi(x)."""
+    ratio: Vector = _SQRT_HALF_PI * erfcx(x / _SQRT2)
+    return ratio
+
+
+def _between(x: Vector, tail: Vector, total: Vector, shrink: Vector) -> Vector:
+    """Return the masses between consecutive ``x`` from the tails on either side of zero.
+
+    ``tail[i]`` is the probability beyond x[i] on its own side of zero in the scale of edge i;
+    ``shrink[i]`` brings edge i + 1 to that scale, in which ``total[i]`` is the whole mass.
+    """
+    left, right = tail[:-1], tail[1:] * shrink
+    one_sided = np.where(x[1:] <= 0, right - left, left - right)
+    straddling = (x[:-1] <= 0) & (x[1:] > 0)
+    return np.maximum(np.where(straddling, total - left - right, one_sided), 0.0)

@@ -1,0 +1,312 @@
+"""The pair of a mixture of Gaussians with positive shifts.
+
+A shift of zero is a record that was not sampled, so :class:`MixturePair` holds positive shifts only
+and :class:`~taut.accounting._pairs.sampled.SampledPair` does the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr, ndtri
+
+from taut._base.arrays import Vector
+from taut._base.floats import ROUNDING
+from taut.accounting._adjacency import Half
+from taut.accounting._pairs.gaussian import mills_ratio, normal_density
+from taut.accounting._pairs.pair import Cells, Pair, Quadrature
+
+__all__ = ["MixturePair"]
+
+_FAR = 1e200  # stands for an infinite loss; its square still has a sign
+_BLOCK = 2**19  # entries of a table of outputs and components worked on at a time
+_KNOTS = 192
+_NEWTON = 200
+_SQUARABLE = 1e100
+_SETTLED = 4e-16
+_NARROW = 0.5
+_MOMENTS = 15
+_LARGEST_EXPONENT = 600.0
+_QUADRATURE_REACH = 39.0  # beyond it the normal density is below the smallest float
+_QUADRATURE_STEP = 0.05
+_MAX_NODES = 2**20
+_RULE = np.polynomial.legendre.leggauss(8)
+_NODES, _WEIGHTS = (_RULE[0] + 1) / 2, _RULE[1] / 2  # on the unit interval
+
+
+@dataclass(frozen=True)
+class MixturePair(Pair):
+    """One half of a mixture of Gaussians whose shifts are all positive.
+
+    With the record the output x is sum_k w_k N(c_k, 1), without it N(0, 1); ``REMOVE`` reads the
+    former against the latter, ``ADD`` the reverse. The log ratio
+
+        l(x) = log sum_k w_k exp(c_k x - c_k^2 / 2)
+
+    is convex and increasing, so it has an inverse, found by Newton's method from the right.
+
+    Attributes:
+        weights: positive, summing to one.
+        shifts: positive and increasing, in units of the noise.
+        half: the direction.
+    """
+
+    weights: tuple[float, ...]
+    shifts: tuple[float, ...]
+    half: Half
+
+    @property
+    def profile_error(self) -> float:  # type: ignore[override]
+        """Every component errs like a Gaussian; when adding, the smallest shift decides far out."""
+        smallest = self.shifts[0] if self._sign < 0 else float(self._c @ np.exp(self._log_w))
+        return ROUNDING * (4096 + 64 / smallest)
+
+    @property
+    def max_loss(self) -> float:
+        """Gaussian tails make the loss unbounded when every shift is positive."""
+        return math.inf
+
+    def profile(self, epsilon: Vector) -> Vector:
+        """Return a sum of Gaussian profiles with positive weights, so that nothing cancels.
+
+        At the x with l(x) = e, or -e when adding, P[l > e] - exp(e) Q[l > e] splits into the
+        profiles of the single shifts at their own log ratios c x - c^2 / 2.
+        """
+        epsilon = np.asarray(epsilon, dtype=float)
+        y = self._position(epsilon.ravel())
+        value = np.empty_like(y)
+        for part in self._blocks(y.size):
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                near = y[part, None] - (self._c if self._sign > 0 else 0.0)
+                single = _gaussian_profile(self._c, near)
+                weights = np.exp(self._log_w) if self._sign > 0 else self._posterior(-y[part])
+                value[part] = (weights * single).sum(axis=1)
+        return value.reshape(epsilon.shape)
+
+    def grid(self, tail: float, size: int) -> Vector:
+        """Return losses at equispaced outputs over the bulk of both distributions."""
+        x = np.linspace(float(ndtri(tail)), self._upper_quantile(tail), size)
+        losses = self._sign * self._log_ratio(x)
+        return np.unique(losses)
+
+    def cells(self, edges: Vector) -> Cells:
+        """Return differences of tails for wide cells, and integrals for narrow ones."""
+        y = self._position(edges)
+        parts = [np.zeros(edges.size - 1) for _ in range(4)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            spread = np.diff(y) * (1 + np.abs(y[:-1]) + self._c[-1])
+        narrow = (spread < _NARROW) & (np.abs(y[:-1]) < _SQUARABLE)
+        for fill, chosen in ((self._integrals, narrow), (self._differences, ~narrow)):
+            at = np.flatnonzero(chosen)
+            for block in self._blocks(at.size):
+                here = at[block]
+                values = fill(edges[here], y[here], y[here + 1])
+                for part, value in zip(parts, values, strict=True):
+                    part[here] = value
+        mass, q_mass, surplus, error = parts
+        return Cells(mass, q_mass, np.clip(surplus, 0.0, mass), error)
+
+    def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
+        """Return trapezoid nodes in the output, which converge exponentially."""
+        largest = float(self._c[-1])
+        # exp(tilt L) moves the peak by up to tilt times the largest shift; its branch points are
+        # pi / largest off the real axis.
+        ahead, behind = _QUADRATURE_REACH + largest * (tilt + 2), _QUADRATURE_REACH + largest
+        step = min(_QUADRATURE_STEP, 0.5 / (largest * max(frequency, 1.0)))
+        nodes = min(max(math.ceil((ahead + behind) / step), 512), _MAX_NODES)
+        y = np.linspace(-behind, ahead, nodes)
+        losses = self._loss_at(y)
+        log_weights = -0.5 * y**2 - 0.5 * math.log(2 * math.pi) + math.log(y[1] - y[0])
+        return Quadrature(losses, log_weights + losses if self._sign > 0 else log_weights)
+
+    @cached_property
+    def _c(self) -> Vector:
+        return np.array(self.shifts)
+
+    @cached_property
+    def _log_w(self) -> Vector:
+        logs: Vector = np.log(np.array(self.weights))
+        return logs
+
+    @cached_property
+    def _powers(self) -> Vector:
+        """The first powers of the shifts, relative to the largest, shape (components, powers)."""
+        powers: Vector = np.power.outer(self._c / self._c[-1], np.arange(1.0, _MOMENTS))
+        return powers
+
+    @property
+    def _sign(self) -> int:
+        """1 if the mixture is P, -1 if it is Q; the loss increases with y = sign * x."""
+        return 1 if self.half is Half.REMOVE else -1
+
+    def _blocks(self, size: int) -> list[slice]:
+        rows = max(1, _BLOCK // self._c.size)
+        return [slice(start, start + rows) for start in range(0, size, rows)]
+
+    def _exponents(self, x: Vector) -> Vector:
+        return self._log_w + self._c * (x[:, None] - self._c / 2)
+
+    def _log_ratio(self, x: Vector) -> Vector:
+        """Return l(x)."""
+        value = np.empty_like(x)
+        for part in self._blocks(x.size):
+            exponents = self._exponents(x[part])
+            peak = exponents.max(axis=1)
+            value[part] = peak + np.log(np.exp(exponents - peak[:, None]).sum(axis=1))
+        return value
+
+    def _loss_at(self, y: Vector) -> Vector:
+        return self._sign * self._log_ratio(self._sign * y)
+
+    def _posterior(self, x: Vector) -> Vector:
+        """Return the weights of the components given the output, shape (outputs, components)."""
+        exponents = self._exponents(x)
+        terms = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+        weights: Vector = terms / terms.sum(axis=1, keepdims=True)
+        return weights
+
+    def _position(self, losses: Vector) -> Vector:
+        """Return the y at which the loss takes each value."""
+        targets = self._sign * np.clip(losses, -_FAR, _FAR)
+        start = self._start(targets)
+        if targets.size > 2 * _KNOTS:
+            self._refine_start(targets, start)
+        for part in self._blocks(targets.size):
+            start[part] = self._invert(targets[part], start[part])
+        return self._sign * start
+
+    def _start(self, targets: Vector) -> Vector:
+        """Return outputs to the right of the solution: where the first single term suffices."""
+        start = np.full(targets.size, math.inf)
+        for log_w, c in zip(self._log_w.tolist(), self._c.tolist(), strict=True):
+            np.minimum(start, (targets - log_w) / c + c / 2, out=start)
+        return start
+
+    def _refine_start(self, targets: Vector, start: Vector) -> None:
+        """Interpolate the inverse between knots where both distributions have their mass."""
+        reach = np.array([-_QUADRATURE_REACH, _QUADRATURE_REACH + self._c[-1]])
+        low, high = self._log_ratio(reach)
+        inside = (targets > low) & (targets < high)
+        ranked = np.sort(targets[inside])
+        if ranked.size < _KNOTS:
+            return
+        knots = np.unique(ranked[np.linspace(0, ranked.size - 1, _KNOTS).astype(np.int64)])
+        if knots.size < 2:
+            return
+        x = self._invert(knots, self._start(knots))
+        slopes = 1 / (self._posterior(x) @ self._c)
+        start[inside] = _hermite(knots, x, slopes, targets[inside])
+
+    def _invert(self, targets: Vector, start: Vector) -> Vector:
+        """Return l^{-1} by Newton's method; convexity makes it converge from either side."""
+        x = start.copy()
+        moving = np.arange(x.size)
+        for _ in range(_NEWTON):
+            at = x[moving]
+            exponents = self._exponents(at)
+            peak = exponents.max(axis=1)
+            terms = np.exp(exponents - peak[:, None])
+            total = terms.sum(axis=1)
+            slope = (terms @ self._c) / total
+            excess = peak + np.log(total) - targets[moving]
+            x[moving] = at - excess / slope
+            noise = _SETTLED * (2 + np.abs(peak) + np.abs(at) * slope)
+            moving = moving[np.abs(excess) > noise]
+            if not moving.size:
+                break
+        return x
+
+    def _upper_quantile(self, tail: float) -> float:
+        """Return an x above which the mixture, and so N(0, 1) too, has at most ``tail``."""
+        low, high = 0.0, float(self._c[-1]) - float(ndtri(tail))
+        for _ in range(60):
+            middle = (low + high) / 2
+            above = float(np.exp(self._log_w + log_ndtr(self._c - middle)).sum())
+            low, high = (middle, high) if above > tail else (low, middle)
+        return high
+
+    def _integrals(self, losses: Vector, left: Vector, right: Vector) -> tuple[Vector, ...]:
+        """Return mass, q_mass, surplus and error of narrow cells by Gauss's rule.
+
+        At the distance u from the lower edge the ratio of the densities has changed by the factor
+        E exp(+-c u), with c drawn from the posterior there, so the surplus needs no subtraction.
+        """
+        width = right - left
+        moments = self._posterior(self._sign * left) @ self._powers
+        powers = np.arange(1, _MOMENTS)
+        factorials = np.array([float(math.factorial(j)) for j in powers])
+        scaled = (self._sign * self._c[-1] * width[:, None]) ** powers / factorials
+        gain = self._sign * ((moments * scaled) @ np.power.outer(_NODES, powers).T)
+        inside = width[:, None] * _NODES
+        log_density = -0.5 * (left[:, None] + inside) ** 2
+        normal = np.exp(log_density) * (width[:, None] * _WEIGHTS) / math.sqrt(2 * math.pi)
+        change = np.exp(self._sign * losses[:, None] + log_density) * (
+            width[:, None] * _WEIGHTS / math.sqrt(2 * math.pi)
+        )
+        mixture = (change * (1 + self._sign * gain)).sum(axis=1)
+        p_density = change if self._sign > 0 else normal
+        surplus = (p_density * gain).sum(axis=1)
+        error = ROUNDING * (32 + np.abs(losses) + left**2) * surplus
+        plain = normal.sum(axis=1)
+        return (
+            (mixture, plain, surplus, error) if self._sign > 0 else (plain, mixture, surplus, error)
+        )
+
+    def _differences(self, losses: Vector, left: Vector, right: Vector) -> tuple[Vector, ...]:
+        """Return mass, q_mass, surplus and error of wide cells from tails on the small side."""
+        plain = _tails(left[:, None], right[:, None])
+        mixed = _tails(left[:, None] - self._sign * self._c, right[:, None] - self._sign * self._c)
+        single, several = np.ones(1), np.exp(self._log_w)
+        if self._sign > 0:
+            (p, w_p), (q, w_q) = (mixed, several), (plain, single)
+        else:
+            (p, w_p), (q, w_q) = (plain, single), (mixed, several)
+        far, near = (ndtr(part) @ w_p for part in p)
+        q_far, q_near = (ndtr(part) @ w_q for part in q)
+        cost_far, cost_near = (_raised(losses, part, w_q) for part in q)
+        mass = np.maximum(near - far, 0.0)
+        doubt = 1 + np.maximum(losses, 0.0)  # a product beyond the floats is taken in logarithms
+        error = ROUNDING * (mass + near + far + doubt * (cost_near + cost_far))
+        return mass, np.maximum(q_near - q_far, 0.0), mass - (cost_near - cost_far), error
+
+
+def _gaussian_profile(mu: Vector, near: Vector) -> Vector:
+    """Return Phi(-near) - exp(mu near + mu^2 / 2) Phi(-near - mu), the profile of one shift."""
+    far = near + mu
+    density = normal_density(near)
+    tail = density * (mills_ratio(near) - mills_ratio(far))
+    cost = np.where(far > 0, density * mills_ratio(far), np.exp(mu * (near + mu / 2)) * ndtr(-far))
+    return np.where(near > -1.0, tail, ndtr(-near) - cost)
+
+
+def _tails(left: Vector, right: Vector) -> tuple[Vector, Vector]:
+    """Return arguments whose normal distribution functions differ by the mass between.
+
+    The farther one comes first; both are on the side of zero on which tails are small.
+    """
+    above = left > 0
+    return np.where(above, -right, left), np.where(above, -left, right)
+
+
+def _raised(losses: Vector, tail: Vector, weights: Vector) -> Vector:
+    """Return exp(loss) times the weighted normal distribution functions at ``tail``."""
+    with np.errstate(under="ignore"):
+        value: Vector = np.exp(np.minimum(losses, _LARGEST_EXPONENT)) * (ndtr(tail) @ weights)
+        huge = losses > _LARGEST_EXPONENT
+        if huge.any():
+            value[huge] = np.exp(losses[huge, None] + log_ndtr(tail[huge])) @ weights
+    return value
+
+
+def _hermite(knots: Vector, values: Vector, slopes: Vector, at: Vector) -> Vector:
+    """Return the piecewise cubic through values and slopes at increasing ``knots``."""
+    i = np.clip(np.searchsorted(knots, at) - 1, 0, knots.size - 2)
+    width = knots[i + 1] - knots[i]
+    t = (at - knots[i]) / width
+    rise = values[i + 1] - values[i]
+    bend = (1 - t) * (slopes[i] * width - rise) + t * (rise - slopes[i + 1] * width)
+    curve: Vector = values[i] + t * rise + t * (1 - t) * bend
+    return curve

@@ -1,0 +1,140 @@
+"""Crafted neighbours: datasets in which one example shows as much as the claim allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from taut._base import validate
+from taut.accounting import Adjacency
+from taut.audit._attacks.statistics import Runs, Statistic
+
+__all__ = ["Craft", "Rows", "crafted", "likelihood_ratios"]
+
+Rows = NDArray[np.float64]
+"""One row for every example: the gradient of its loss, before clipping."""
+
+_LONG = 64.0  # clipping norms: long enough that what is not clipped stands out
+
+
+@dataclass(frozen=True)
+class Craft:
+    """Two neighbouring datasets, by the gradients of their examples.
+
+    Gradients do not depend on the weights, as those of the loss <w, x> do not. All of them lie in
+    the first coordinate, so that the others hold noise alone.
+
+    Attributes:
+        name: "silent", where only the canary has a gradient, or "opposed", where all others
+            have the longest that is not clipped, in the opposite direction.
+        without: the gradients of the dataset,
+        including: and of its neighbour: with one example more, or with one turned around.
+    """
+
+    name: str
+    without: Rows
+    including: Rows
+
+
+def crafted(
+    examples: int, *, clip_norm: float, dimension: int, adjacency: Adjacency | str
+) -> tuple[Craft, Craft]:
+    """Return neighbours that show mistakes: one pair each for noise and clipping, and for averages.
+
+    In the first pair the other examples are silent, and the sum is the canary's gradient or nothing
+    but noise: the worst case of the sampled Gaussian. In the second they oppose the canary, so that
+    an average over the batch that was drawn moves by twice what a sum over a constant does.
+
+    Args:
+        examples: of the dataset without the canary.
+        clip_norm: what an example's gradient is clipped to.
+        dimension: of gradients, at least 2.
+        adjacency: "add_remove" adds the canary, "replace" turns the last example around.
+
+    Example:
+        >>> from taut.audit import crafted
+        >>> silent, opposed = crafted(3, clip_norm=1.0, dimension=2, adjacency="add_remove")
+        >>> silent.without[:, 0].tolist(), opposed.including[:, 0].tolist()
+        ([0.0, 0.0, 0.0], [-1.0, -1.0, -1.0, 64.0])
+    """
+    n = validate.positive_integer(examples=examples)
+    norm = validate.positive(clip_norm=clip_norm)
+    d = validate.positive_integer(dimension=dimension)
+    if d < 2:
+        raise ValueError(f"dimension must be at least 2, got dimension={dimension!r}")
+    relation = Adjacency(adjacency)
+    if relation not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE):
+        raise ValueError(
+            f"adjacency must be 'add_remove' or 'replace', got adjacency={adjacency!r}"
+        )
+    return (
+        _craft("silent", n, 0.0, norm, d, relation),
+        _craft("opposed", n, -norm, norm, d, relation),
+    )
+
+
+def _craft(
+    name: str, examples: int, others: float, norm: float, dimension: int, relation: Adjacency
+) -> Craft:
+    rows = np.zeros((examples, dimension))
+    rows[:, 0] = others
+    canary = np.zeros((1, dimension))
+    canary[0, 0] = _LONG * norm
+    if relation is Adjacency.REPLACE:
+        return Craft(name, np.vstack([rows[:-1], -canary]), np.vstack([rows[:-1], canary]))
+    return Craft(name, rows, np.vstack([rows, canary]))
+
+
+def likelihood_ratios(
+    craft: Craft, *, shift: float, rate: float, relation: Adjacency
+) -> Mapping[str, Statistic]:
+    """Return the statistics of Neyman and Pearson for the mechanism that was claimed.
+
+    Args:
+        craft: only where others are silent is the ratio known in closed form.
+        shift: the length of a clipped gradient, in units of the noise's deviation.
+        rate: the probability that the canary is in a batch.
+        relation: of the neighbours.
+
+    Returns:
+        "likelihood ratio", the sum over steps for batches that are drawn afresh, and "once in an
+        epoch", its counterpart if the canary is in exactly one batch of every 1 / rate.
+    """
+    if craft.name != "silent":
+        return {}
+
+    def ratio(runs: Runs) -> NDArray[np.float64]:
+        x = runs[:, :, 0]
+        logs = _mixed(x, shift, rate) - _base(x, shift, rate, relation)
+        return np.asarray(logs.sum(1))
+
+    def once(runs: Runs) -> NDArray[np.float64]:
+        x = runs[:, :, 0]
+        period = min(max(round(1 / rate), 1), x.shape[1])
+        whole = x[:, : x.shape[1] // period * period].reshape(len(x), -1, period)
+        tilted = logsumexp(shift * whole, axis=2)
+        if relation is Adjacency.REPLACE:
+            tilted = tilted - logsumexp(-shift * whole, axis=2)
+        return np.asarray(tilted.sum(1))
+
+    return {"likelihood ratio": ratio, "once in an epoch": once}
+
+
+def _mixed(x: NDArray[np.float64], shift: float, rate: float) -> NDArray[np.float64]:
+    """Return the log density of a step with the canary, over that of noise alone."""
+    exponent = shift * x - shift**2 / 2
+    return np.asarray(
+        np.logaddexp(np.log1p(-rate) if rate < 1 else -np.inf, np.log(rate) + exponent)
+    )
+
+
+def _base(
+    x: NDArray[np.float64], shift: float, rate: float, relation: Adjacency
+) -> NDArray[np.float64]:
+    if relation is Adjacency.REPLACE:
+        return _mixed(-x, shift, rate)
+    return np.zeros_like(x)

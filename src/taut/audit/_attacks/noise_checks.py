@@ -1,0 +1,61 @@
+"""Noise checks: whether what is released where no example speaks is the noise that was claimed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammainc, gammaincc
+
+from taut.audit._attacks.statistics import Runs
+
+__all__ = ["NoiseCheck", "noise_checks"]
+
+_TOLERATED = 5e-4  # of the deviation: engines may add a little noise to cover their rounding
+
+
+@dataclass(frozen=True)
+class NoiseCheck:
+    """A two-sided test of one property of the noise.
+
+    Attributes:
+        name: what was tested: the "variance", independence "between steps" or "between runs".
+        ratio: the estimate over what was claimed; one if all is as claimed.
+        p_value: the probability of a ratio as far off or farther, if all is as claimed.
+    """
+
+    name: str
+    ratio: float
+    p_value: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready description."""
+        return asdict(self)
+
+
+def noise_checks(runs: Runs) -> list[NoiseCheck]:
+    """Test values that are claimed to be independent standard normal numbers.
+
+    Sums of squares of the values, and of their sums over steps and over runs, then follow
+    chi-squared distributions exactly. Noise that is reused makes the latter two too large, noise
+    that is made to cancel makes them too small.
+
+    Args:
+        runs: of shape (runs, steps, coordinates), in units of the claimed deviation.
+    """
+    count, steps, _ = runs.shape
+    return [
+        _check("variance", runs),
+        _check("between steps", runs.sum(1) / np.sqrt(steps)),
+        _check("between runs", runs.sum(0) / np.sqrt(count)),
+    ]
+
+
+def _check(name: str, normal: NDArray[np.float64]) -> NoiseCheck:
+    freedom = normal.size
+    square = float(np.square(normal).sum())
+    above = float(gammaincc(freedom / 2, square / (1 + _TOLERATED) ** 2 / 2))
+    below = float(gammainc(freedom / 2, square / 2))
+    return NoiseCheck(name, square / freedom, min(1.0, 2 * min(above, below)))

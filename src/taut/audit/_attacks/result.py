@@ -1,0 +1,124 @@
+"""What an audit found."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from taut._base.rounding import round_down, round_up
+from taut.accounting import Adjacency
+from taut.audit._attacks.attack import Evidence
+from taut.audit._attacks.noise_checks import NoiseCheck
+
+__all__ = ["AuditResult"]
+
+SCHEMA = "taut.audit/1"
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What runs on two neighbours say about a claim.
+
+    Attributes:
+        epsilon_lower: the true epsilon at `delta` is no less than this, with `confidence`.
+        claimed_epsilon: what the claim says at `delta`.
+        delta: of both.
+        adjacency: the relation of the neighbours.
+        confidence: the probability that a loop which keeps its claim passes, and of each statement.
+        trials: runs on each side, in each crafted setting.
+        evidence: of the attack behind `epsilon_lower`.
+        strongest: of the attack that was to exceed what the claim allows at any delta,
+        allowed_tpr: and the largest true-positive rate that the claim allows it.
+        noise_checks: whether noise is what was claimed, where that was asked.
+        noise_failure: the p-value below which a noise check fails.
+
+    **Guarantee**: if all runs are independent and the loop keeps its claim, `passed` is false with
+    probability at most 1 - `confidence`. A pass proves nothing: it says that these attacks, on
+    these datasets, with so many runs, found no fault.
+    """
+
+    epsilon_lower: float
+    claimed_epsilon: float
+    delta: float
+    adjacency: Adjacency
+    confidence: float
+    trials: int
+    evidence: Evidence
+    strongest: Evidence
+    allowed_tpr: float
+    noise_checks: tuple[NoiseCheck, ...]
+    noise_failure: float
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """How the claim is refuted; empty if it is not."""
+        found = []
+        if self.epsilon_lower > self.claimed_epsilon:
+            found.append(
+                f"epsilon at delta {self.delta:g} is at least {round_down(self.epsilon_lower, 4)}, "
+                f"{round_up(self.claimed_epsilon, 4)} was claimed"
+            )
+        if self.strongest.tpr_lower > self.allowed_tpr:
+            found.append(
+                f"true-positive rate at least {round_down(self.strongest.tpr_lower, 4)} at "
+                f"false-positive rate at most {round_up(self.strongest.fpr_upper, 4)}, where the "
+                f"claim allows {round_up(self.allowed_tpr, 4)}"
+            )
+        return tuple(found)
+
+    @property
+    def mismatches(self) -> tuple[str, ...]:
+        """How the noise differs from what was claimed; no violation by itself."""
+        return tuple(
+            f"noise is not what was claimed ({check.name}): {check.ratio:.4g} times the expected "
+            f"square, p-value {check.p_value:.2g}"
+            for check in self.noise_checks
+            if check.p_value < self.noise_failure
+        )
+
+    @property
+    def passed(self) -> bool:
+        """Whether neither a violation nor a mismatch was found."""
+        return not self.violations and not self.mismatches
+
+    def __str__(self) -> str:
+        verdict = "no fault found (which proves nothing)" if self.passed else "FAULT FOUND"
+        lines = [
+            f"audit with {self.trials} runs on each side, confidence {self.confidence:g}, "
+            f"adjacency {self.adjacency}: {verdict}",
+            f"{round_down(self.epsilon_lower, 4)} <= epsilon at delta {self.delta:g}, claimed "
+            f"{round_up(self.claimed_epsilon, 4)}",
+        ]
+        found = [f"violation: {text}" for text in self.violations]
+        if found:
+            found.append(
+                f"seen in {self.strongest.craft!r} by {self.strongest.statistic!r}: "
+                f"{self.strongest.hits} hits and {self.strongest.false_alarms} false alarms "
+                f"in {self.strongest.trials} runs each"
+            )
+        return "\n".join([*lines, *found, *(f"mismatch: {text}" for text in self.mismatches)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready description."""
+        return {
+            "schema": SCHEMA,
+            "passed": self.passed,
+            "epsilon_lower": self.epsilon_lower,
+            "claimed_epsilon": self.claimed_epsilon,
+            "delta": self.delta,
+            "adjacency": str(self.adjacency),
+            "confidence": self.confidence,
+            "trials": self.trials,
+            "evidence": self.evidence.to_dict(),
+            "strongest": self.strongest.to_dict(),
+            "allowed_tpr": self.allowed_tpr,
+            "noise_checks": [check.to_dict() for check in self.noise_checks],
+            "noise_failure": self.noise_failure,
+            "violations": list(self.violations),
+            "mismatches": list(self.mismatches),
+        }
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), indent=2)

@@ -1,0 +1,150 @@
+"""The shipped engine, audited end to end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from taut.audit._attacks.crafted import Rows
+from taut.audit._attacks.loops import Loop, audit_loop
+from taut.audit._attacks.result import AuditResult
+from taut.noise import RandomSource, SeededForExperiments, default_generator
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from taut.training import Plan
+
+__all__ = ["audit_plan"]
+
+
+def audit_plan(
+    plan: Plan,
+    *,
+    trials: int = 500,
+    confidence: float = 0.99,
+    seed: int | None = None,
+    engine: Literal["trainer", "gradient"] = "gradient",
+    max_physical_batch_size: int | None = None,
+    dimension: int = 4,
+) -> AuditResult:
+    """Carry out a plan many times on crafted neighbours, and audit what comes out.
+
+    Args:
+        plan: a small one shows most, and quickly; see :func:`audit_loop`.
+        trials: runs on each side, in each of two crafted pairs.
+        confidence: the probability that an engine which keeps its claim passes.
+        seed: of all runs; by default batches and noise come from the secure generator.
+        engine: "gradient" is a loop over `PrivateLoader` with `PrivateGradient`, at some
+            milliseconds per run; "trainer" is `PrivateTrainer`, at ten times as much.
+        max_physical_batch_size: larger batches are computed in parts.
+        dimension: the number of weights.
+
+    **Guarantee**: that of :class:`AuditResult`; the model is linear, its loss the output. What is
+    observed is the gradient that the optimizer gets in every step.
+
+    Example:
+        >>> from taut.audit import audit_plan
+        >>> from taut.training import FlatClip, Plan
+        >>> plan = Plan(
+        ...     examples=3, rate=0.5, steps=2, noise_multiplier=1.0, delta=1e-3,
+        ...     clipping=FlatClip(1.0),
+        ... )
+        >>> print(str(audit_plan(plan, trials=50, seed=0)).split(": ")[1].splitlines()[0])
+        no fault found (which proves nothing)
+    """
+    if engine not in ("trainer", "gradient"):
+        raise ValueError(f"engine must be 'trainer' or 'gradient', got engine={engine!r}")
+    make = _trainer_loop if engine == "trainer" else _gradient_loop
+    loop = make(plan, dimension, max_physical_batch_size, is_seeded=seed is not None)
+    return audit_loop(
+        loop, plan, trials=trials, confidence=confidence, seed=seed, dimension=dimension
+    )
+
+
+def _losses(outputs: Tensor, _targets: Tensor) -> Tensor:
+    """Return the output as the loss, so that an example's gradient is its input."""
+    return outputs[:, 0]
+
+
+def _source(run_seed: int, is_seeded: bool) -> RandomSource:
+    return SeededForExperiments(seed=run_seed) if is_seeded else default_generator()
+
+
+def _dataset(rows: Rows) -> Any:
+    import torch
+    from torch.utils.data import TensorDataset
+
+    return TensorDataset(torch.from_numpy(rows).float(), torch.zeros(len(rows)))
+
+
+def _trainer_loop(plan: Plan, dimension: int, physical: int | None, *, is_seeded: bool) -> Loop:
+    import torch
+
+    from taut.training import Callback, PrivateTrainer, StepEnd
+
+    class Watch(Callback):
+        def __init__(self) -> None:
+            self.seen: list[Rows] = []
+
+        def on_step_end(self, trainer: PrivateTrainer, event: StepEnd) -> None:
+            weight = trainer.model.get_parameter("weight")
+            assert weight.grad is not None
+            self.seen.append(weight.grad[0].double().numpy().copy())
+
+    def loop(rows: Rows, run_seed: int) -> Rows:
+        watch = Watch()
+        trainer = PrivateTrainer(
+            torch.nn.Linear(dimension, 1, bias=False),
+            _losses,
+            plan,
+            callbacks=[watch],
+            max_physical_batch_size=physical,
+            generator=_source(run_seed, is_seeded),
+            progress=False,
+        )
+        trainer.fit(_dataset(rows))
+        return np.stack(watch.seen)
+
+    return loop
+
+
+def _gradient_loop(plan: Plan, dimension: int, physical: int | None, *, is_seeded: bool) -> Loop:
+    import torch
+
+    from taut.training import PrivateGradient, PrivateLoader
+
+    model = torch.nn.Linear(dimension, 1, bias=False)
+    noise = plan.noise({"weight": dimension})
+
+    def loop(rows: Rows, run_seed: int) -> Rows:
+        bits = _source(run_seed, is_seeded)
+        gradient = PrivateGradient(
+            model,
+            plan.clipping,
+            noise=noise,
+            expected_batch_size=plan.batch_size,
+            generator=bits,
+            self_check=False,
+        )
+        loader = PrivateLoader(
+            _dataset(rows),
+            plan,
+            steps=plan.steps,
+            max_physical_batch_size=physical,
+            generator=bits,
+        )
+        seen = []
+        for part in loader.microbatches():
+            if not part.is_empty:
+                inputs, targets = part.data
+                gradient.accumulate_batch(inputs, targets, _losses)
+            if part.is_last:
+                gradient.finish()
+                assert model.weight.grad is not None
+                seen.append(model.weight.grad[0].double().numpy().copy())
+                model.weight.grad = None
+        return np.stack(seen)
+
+    return loop

@@ -1,0 +1,112 @@
+"""What a published statement claims, in one form for all kinds of statements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from taut._base import validate
+from taut.accounting import PrivacyLoss
+from taut.audit._statements.keys import unknown
+
+__all__ = ["MOST_RELEASES", "Stated", "claimed_delta", "claimed_number", "read_loss"]
+
+MOST_RELEASES = 250
+"""Distinct releases of a loss that is recomputed: some seconds, where 3,000 took a minute."""
+_MOST_NUMBERS = 5_000  # in lists of a loss, such as the shifts of a mixture: some seconds again
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A claim, and the loss that it has to cover.
+
+    Attributes:
+        epsilon: the one that is claimed.
+        delta: of the claim.
+        loss: whose epsilon the claim must not be below.
+        sampler: how batches were drawn, as the statement calls it; empty if it says nothing.
+        records: how many there are, if the statement says so.
+        floor: a lower bound on the true epsilon, if that of `loss` is none: it may be the loss of
+            a theorem that is not tight.
+        contradictions: how the statement disagrees with itself.
+        doubts: why no number can be certified, whatever it is.
+        notes: what else a reader should know.
+        others: runs that the claim may have been computed for by mistake, by what they are.
+    """
+
+    epsilon: float
+    delta: float
+    loss: PrivacyLoss
+    sampler: str = ""
+    records: int | None = None
+    floor: float | None = None
+    contradictions: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    others: Mapping[str, PrivacyLoss] = field(default_factory=dict)
+
+
+def claimed_number(data: Mapping[str, Any], key: str) -> float:
+    """Return a claimed number: itself, the "upper" of an object, or "Infinity".
+
+    Raises:
+        ValueError: if it is missing, or no number.
+    """
+    if key not in data:
+        raise ValueError(f"the statement has no {key!r}; a claim needs epsilon and delta")
+    value = data[key]
+    if isinstance(value, Mapping):
+        value = value.get("upper")
+    if value == "Infinity":
+        return math.inf
+    return validate.non_negative(**{key: value})
+
+
+def claimed_delta(data: Mapping[str, Any]) -> float:
+    """Return the delta of a claim.
+
+    Raises:
+        ValueError: if it is missing, or not in [0, 1).
+    """
+    if "delta" not in data:
+        raise ValueError("the statement has no 'delta'; a claim needs epsilon and delta")
+    return validate.below_one(delta=data["delta"])
+
+
+def read_loss(data: Any, beside: tuple[str, ...] = ()) -> tuple[PrivacyLoss, list[str]]:
+    """Return a loss in a statement, and what is doubtful about how it is written.
+
+    Args:
+        data: what `PrivacyLoss.to_dict` wrote.
+        beside: keys that may stand beside those of a loss.
+
+    Raises:
+        ValueError: if it is malformed, or has more distinct releases than are recomputed.
+    """
+    loss = PrivacyLoss.from_dict(data)
+    if len(loss.terms) > MOST_RELEASES:
+        raise ValueError(
+            f"its loss has {len(loss.terms)} distinct releases, and statements are recomputed up "
+            f"to {MOST_RELEASES}; compute it yourself with PrivacyLoss.from_dict(...).epsilon("
+            "delta), which takes some time"
+        )
+    if _numbers(data) > _MOST_NUMBERS:
+        raise ValueError(
+            f"its loss has lists of {_numbers(data)} numbers, and statements are recomputed up to "
+            f"{_MOST_NUMBERS}"
+        )
+    doubts = unknown(data, ("schema", "adjacency", "terms", *beside), "its loss")
+    for place, term in enumerate(data["terms"], 1):
+        doubts += unknown(term, ("count", "release"), f"term {place} of its loss")
+    return loss, doubts
+
+
+def _numbers(data: Any) -> int:
+    """Return how many numbers there are in lists, at any depth."""
+    if isinstance(data, Mapping):
+        return sum(_numbers(value) for value in data.values())
+    if isinstance(data, list | tuple):
+        return sum(_numbers(v) if isinstance(v, Mapping | list | tuple) else 1 for v in data)
+    return 0

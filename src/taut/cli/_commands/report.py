@@ -1,0 +1,65 @@
+"""``taut report``: what a run promises, for those who publish it and for those who review it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from taut.cli._commands.train import RunArgument
+from taut.cli._page import mistakes_explained, print_json, print_rows
+from taut.cli._run_options import JsonOption
+
+
+def report(
+    run: RunArgument,
+    *,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="What one example stands for, such as patient.",
+            show_default="unit of config.toml, else example",
+        ),
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option(help="What the report is about.", show_default="Privacy report")
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option(help="Person or team that answers for the report.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Name of the data.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Where to write.", show_default="RUN/report")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Write the privacy report of a run: a page, a text, a section for a model card, and JSON.
+
+    Example: taut report runs/digits --unit image --title "Handwritten digits" --owner "Team A"
+    """
+    with mistakes_explained():
+        from taut.report import privacy_report
+
+        weights = run / "model.pt"
+        found = privacy_report(
+            run,
+            _unit(run) if unit is None else unit,
+            title="Privacy report" if title is None else title,
+            owner=owner,
+            dataset=dataset,
+            files=[weights] if weights.exists() else [],
+        )
+        directory = run / "report" if output is None else output
+        page = found.write(directory)
+        if json:
+            print_json({**found.to_dict(), "page": str(page)})
+        else:
+            print_rows([("statement", found.statement), ("page", str(page))])
+
+
+def _unit(run: Path) -> str:
+    config = run / "config.toml"
+    if not config.exists():
+        return "example"
+    from taut.runs import RunConfig
+
+    return RunConfig.from_toml(config).run.unit

@@ -1,0 +1,1 @@
+"""Value plus ideal noise, rounded to a public grid without error."""

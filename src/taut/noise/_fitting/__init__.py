@@ -1,0 +1,1 @@
+"""What noise sees of a set: outlines, objectives, scales of least error."""

@@ -1,0 +1,1 @@
+"""What public vectors tell: subspaces, blocks, clipping norms."""

@@ -1,0 +1,1 @@
+"""Noise as a mechanism: its loss, its releases, its certificate."""

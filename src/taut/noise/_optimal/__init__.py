@@ -1,0 +1,1 @@
+"""The least noise of each family for a set, with its proof."""

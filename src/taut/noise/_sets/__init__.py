@@ -1,0 +1,1 @@
+"""What one record can change: sensitivity sets, and projections onto them."""

@@ -1,0 +1,1 @@
+"""A document as blocks, and its HTML."""

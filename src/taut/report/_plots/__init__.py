@@ -1,0 +1,1 @@
+"""Pictures, one module per kind of result."""

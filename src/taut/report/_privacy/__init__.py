@@ -1,0 +1,1 @@
+"""The privacy report: evidence, findings, sections, words."""

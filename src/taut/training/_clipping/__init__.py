@@ -1,0 +1,1 @@
+"""What is done to one example's gradient, one strategy per module."""

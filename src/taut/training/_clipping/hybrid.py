@@ -1,0 +1,400 @@
+"""Hybrid clipping: gradients are clipped in public subspaces, and in what these leave."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from taut._base import validate
+from taut.errors import UnsoundConfiguration
+from taut.noise import Blocks, Provenance, Subspaces, optimal_gaussian, public_subspaces
+from taut.training._clipping.clipping import EntryBlock, RowClipping
+from taut.training._clipping.subspace_files import (
+    from_json,
+    read_subspaces,
+    to_json,
+    write_subspaces,
+)
+from taut.training._noise.basis import Basis, BasisNoise
+from taut.training._sampling.masks import Masks
+from taut.training._tensors.numbers import MOST_ROW_BYTES, vanishing
+
+__all__ = ["HybridClip"]
+
+_CUT_AT = 3.0  # deviations of the entries of a random direction
+_SLACK = 1e-3  # of a squared length: far above what single precision loses in differences of them
+_LEAK_IN, _LEAK_OUT, _ALLOWED = 1e-5, 1e-6, 5e-5  # see _check_resolution
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class HybridClip(RowClipping):
+    """Clip the parts of a gradient in public subspaces, and what they leave, each to its bound.
+
+    Args:
+        subspaces: of as many dimensions as the model has trainable numbers, in the order of
+            `model.named_parameters()`; or the path of a file with some, see `saved`.
+        bounds: the largest l2 norm in every block of the subspaces; that of the complement is last.
+        importance: how much noise in a block counts, one each by default.
+        entry_bounds: the largest magnitude of a single coordinate in every block, for steps that
+            sample coordinates (`TwiceSampling`). In the subspaces these are coordinates in a basis
+            that was turned at random, from a public seed, since a few principal directions hold
+            nearly everything; in the complement they are those of the model.
+        sha256: the `digest` that the subspaces must have.
+
+    Noise is of least total variance: sigma_j^2 = z^2 c_j A / sqrt(r_j) in each of the r_j
+    directions of a block, A = sum c_j sqrt(r_j). It has more variance in small blocks, which hold
+    most of the signal: weigh them by `importance`, and compare before choosing.
+
+    With bounds on entries, the residual g - V a is clipped as a vector of all d coordinates, in l2
+    and then entry by entry, masked, and summed; the sum and its noise are projected onto the
+    complement at the end. It costs a second product with the basis.
+
+    Otherwise the complement is never written out. With coefficients a = V^T g of a gradient and
+    clipping factors f_j, t, a clipped gradient is V(f a) + t (g - V a), so that the sum over
+    examples is that of t g and V times that of (f - t) a.
+
+    **Guarantee**: adding or removing one example changes the sum of clipped gradients by a member
+    of `taut.noise.Blocks` in the basis of the subspaces; sum c_j^2 / sigma_j^2 <= 1 / z^2 (Xiao,
+    Wan and Devadas 2023, Theorem 4.6). It needs subspaces and bounds that do not depend on the
+    private examples. Lengths outside of the subspaces are taken for larger than they are, by
+    1e-3 of the squared length of the whole, so that rounding stays within what noise allows for
+    (docs/theory/clipping.md).
+
+    Raises:
+        ValueError: if bounds or dimensions do not fit.
+        UnsoundConfiguration: if bounds are too far apart for single precision.
+
+    Example:
+        >>> import numpy as np
+        >>> from taut.noise import public_subspaces
+        >>> from taut.training import HybridClip
+        >>> public = np.random.default_rng(0).normal(size=(40, 12)) / np.arange(1, 13)
+        >>> spaces = public_subspaces(public, [2], provenance="public")
+        >>> clipping = HybridClip(spaces, bounds=[1.0, 0.2])
+        >>> noise = clipping.noise(["weight", "bias"], [10, 2], 1.0)
+        >>> print(*(round(scale, 4) for scale in noise.scales))
+        1.203 0.3598
+    """
+
+    name = "hybrid"
+
+    subspaces: Subspaces
+    bounds: tuple[float, ...]
+    importance: tuple[float, ...] | None
+    entry_bounds: tuple[float, ...] | None
+    _basis: Basis
+    _file: str | None
+
+    def __init__(
+        self,
+        subspaces: Subspaces | str | os.PathLike[str] | Mapping[str, Any],
+        bounds: Sequence[float],
+        *,
+        importance: Sequence[float] | None = None,
+        entry_bounds: Sequence[float] | None = None,
+        sha256: str | None = None,
+    ) -> None:
+        spaces = _as_subspaces(subspaces)
+        weights = None if importance is None else _per_block(importance, spaces, "importance")
+        entries = None if entry_bounds is None else _per_block(entry_bounds, spaces, "entry_bounds")
+        values = {
+            "subspaces": spaces,
+            "bounds": _per_block(bounds, spaces, "bounds"),
+            "importance": weights,
+            "entry_bounds": entries,
+            "_basis": Basis((spaces if entries is None else spaces.rotated()).basis),
+            "_file": os.fspath(subspaces) if isinstance(subspaces, str | os.PathLike) else None,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        if sha256 not in (None, self.digest):
+            raise UnsoundConfiguration(
+                f"the subspaces in {self._file or 'JSON'} are not those that were written with "
+                "the plan; restore them"
+            )
+
+    @classmethod
+    def from_public(
+        cls,
+        gradients: ArrayLike,
+        ranks: Sequence[int],
+        norm: float,
+        *,
+        provenance: Provenance | str,
+        importance: Sequence[float] | None = None,
+        spread: float | None = None,
+    ) -> Self:
+        """Return a clipping for the principal subspaces of public gradients.
+
+        Args:
+            gradients: one per row, see `public_gradients`.
+            ranks: of the subspaces.
+            norm: of the longest gradient that is left; split in proportion to the mean length of
+                the public gradients in every block.
+            provenance: ``"public"`` or ``"released"``.
+            importance: as above.
+            spread: bound entries, so that a part of full length reaches over so many coordinates
+                of its block; over a ninth of them in blocks where that is fewer, so that entries
+                of a random direction are hardly cut.
+        """
+        whole = validate.positive(norm=norm)
+        rows = np.asarray(gradients)
+        spaces = public_subspaces(rows, ranks, provenance=provenance)
+        coefficients = rows @ spaces.basis.astype(rows.dtype, copy=False)
+        ends = np.cumsum(spaces.ranks)[:-1]
+        squares = [np.square(part).sum(1) for part in np.split(coefficients, ends, axis=1)]
+        if spaces.basis.shape[1] < spaces.dimension:
+            rest = np.square(rows).sum(1) - np.square(coefficients).sum(1)
+            squares[-1] = np.maximum(rest, 0.0)
+        lengths = np.array([np.sqrt(part).mean() for part in squares])
+        # A block where public gradients are nothing still needs a bound.
+        lengths = np.maximum(lengths, 1e-2 * lengths.max())
+        bounds = whole * lengths / np.linalg.norm(lengths)
+        entries = None
+        if spread is not None:
+            most = validate.positive(spread=spread)
+            filled = [max(min(most, rank / _CUT_AT**2), 1.0) for rank in spaces.ranks]
+            entries = [float(c / math.sqrt(n)) for c, n in zip(bounds, filled, strict=True)]
+        radii = [float(bound) for bound in bounds]
+        return cls(spaces, radii, importance=importance, entry_bounds=entries)
+
+    def saved(self, path: str | os.PathLike[str]) -> Self:
+        """Write the subspaces to a file; return a clipping whose JSON refers to it.
+
+        A plan with large subspaces has to: small ones are part of its JSON.
+        """
+        write_subspaces(path, self.subspaces)
+        return type(self)(
+            path, self.bounds, importance=self.importance, entry_bounds=self.entry_bounds
+        )
+
+    # --- one step ------------------------------------------------------------------------------
+
+    @property
+    def row_bytes(self) -> int:
+        """Rows take as much as a quarter of the basis, which is read once for all of them."""
+        return max(MOST_ROW_BYTES, self._basis.dimension * self._basis.size)
+
+    def clip_rows(self, rows: Tensor) -> Tensor:
+        columns = self._basis.on(rows.dtype, rows.device)
+        if self.entry_bounds is not None:
+            within, rest = self._cut(rows)
+            kept = within @ columns.T
+            return kept if rest is None else kept + rest - (rest @ columns) @ columns.T
+        found, inside, outside = self._factors(rows)
+        kept = (found * inside) @ columns.T
+        if outside is None:
+            return kept
+        return kept + outside[:, None] * (rows - found @ columns.T)
+
+    def sum_rows(self, rows: Tensor, masks: Masks | None = None) -> Tensor:
+        """Return what the sum has beside gradients scaled as their residuals, and those.
+
+        With bounds on entries: the sums of coordinates in the subspaces, and of residuals.
+        """
+        if self.entry_bounds is not None:
+            parts = [part for part in self._cut(rows) if part is not None]
+            return torch.cat([(p if masks is None else masks.cut(p)).sum(0) for p in parts])
+        found, inside, outside = self._factors(rows)
+        if outside is None:
+            return (found * inside).sum(0)
+        return torch.cat([(found * (inside - outside[:, None])).sum(0), outside @ rows])
+
+    def restored(self, total: Tensor) -> Tensor:
+        columns = self._basis.on(total.dtype, total.device)
+        inside, outside = total[: self._basis.size], total[self._basis.size :]
+        if self.entry_bounds is not None and outside.numel():
+            inside = inside - outside @ columns
+        return torch.addmv(outside, columns, inside) if outside.numel() else columns @ inside
+
+    def _cut(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return coordinates in the subspaces and residuals, each clipped in l2 and by entries."""
+        assert self.entry_bounds is not None
+        columns = self._basis.on(rows.dtype, rows.device)
+        lost = ~torch.linalg.vector_norm(rows, dim=1).square_().isfinite()
+        if bool(lost.any()):
+            rows = rows.masked_fill(lost[:, None], 0.0)
+        found = rows @ columns
+        rest = torch.addmm(rows, found, columns.T, alpha=-1.0) if self._has_complement else None
+        parts = [*found.split(list(self._inner), 1), *([] if rest is None else [rest])]
+        for part, bound, entry in zip(parts, self.bounds, self.entry_bounds, strict=True):
+            lengths = torch.linalg.vector_norm(part, dim=1)
+            part.mul_(_shrinking(lengths, bound, rows.shape[1])[:, None]).clamp_(-entry, entry)
+        return found, rest
+
+    def _factors(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return coefficients, what they are multiplied with, and the factor of residuals."""
+        squares = torch.linalg.vector_norm(rows, dim=1).square_()
+        lost = ~squares.isfinite()  # too long to be squared: as if the gradient was not finite
+        if bool(lost.any()):
+            rows = rows.masked_fill(lost[:, None], 0.0)
+        found = rows @ self._basis.on(rows.dtype, rows.device)
+        parts = found.split(list(self._inner), 1)
+        lengths = [torch.linalg.vector_norm(part, dim=1) for part in parts]
+        inside = [
+            _shrinking(length, bound, rows.shape[1])[:, None].expand_as(part)
+            for part, length, bound in zip(parts, lengths, self.bounds, strict=False)
+        ]
+        if not self._has_complement:
+            return found, torch.cat(inside, 1), None
+        rest = squares - torch.stack(lengths).square_().sum(0)
+        rest = rest.clamp_(min=0.0).add_(squares, alpha=_SLACK).sqrt_()
+        outside = _shrinking(rest, self.bounds[-1], rows.shape[1]).masked_fill_(lost, 0.0)
+        return found, torch.cat(inside, 1), outside
+
+    # --- noise ---------------------------------------------------------------------------------
+
+    def sensitivity(self, names: Sequence[str], sizes: Sequence[int]) -> Blocks:
+        self._check_dimension(sizes)
+        return self.subspaces.blocks(self.bounds)
+
+    def noise(self, names: Sequence[str], sizes: Sequence[int], multiplier: float) -> BasisNoise:
+        self._check_dimension(sizes)
+        ranks = self.subspaces.ranks
+        # The same set in the coordinates of the basis: its scales do not depend on the basis.
+        turned = Blocks(ranks, self.bounds)
+        least = optimal_gaussian(turned, multiplier=multiplier, weights=self.importance)
+        starts = np.cumsum([0, *ranks[:-1]])
+        scales = [float(least.scales[start]) for start in starts]
+        self._check_resolution(scales, multiplier)
+        return BasisNoise(self._basis, self._inner, scales)
+
+    @property
+    def entry_blocks(self) -> tuple[EntryBlock, ...] | None:
+        if self.entry_bounds is None:
+            return None
+        weights = self.importance or (1.0,) * len(self.bounds)
+        fields = zip(self.subspaces.ranks, self.bounds, self.entry_bounds, weights, strict=True)
+        return tuple(EntryBlock(*values) for values in fields)
+
+    def block_noise(
+        self,
+        names: Sequence[str],
+        sizes: Sequence[int],
+        scales: Sequence[float],
+        coordinate_rate: float,
+    ) -> BasisNoise:
+        self._check_dimension(sizes)
+        lengths = [bound / scale for bound, scale in zip(self.bounds, scales, strict=True)]
+        self._check_resolution(scales, 1 / math.hypot(*lengths))
+        return BasisNoise(self._basis, self._inner, scales, coordinate_rate)
+
+    def _check_dimension(self, sizes: Sequence[int]) -> None:
+        if sum(sizes) != self.subspaces.dimension:
+            raise ValueError(
+                f"subspaces must have one dimension for each of the model's {sum(sizes)} trainable "
+                f"numbers, got {self.subspaces.dimension}; make them from gradients of this model"
+            )
+
+    def _check_resolution(self, scales: Sequence[float], multiplier: float) -> None:
+        """Refuse bounds so far apart that rounding in one block shows in another.
+
+        In single precision a part of about 3e-7 of a vector ends up in the wrong block. A residual
+        that is clipped to c was at most 1 / sqrt(1e-3) times as long before its projection, so
+        that 1e-5 c bounds what it leaves in the subspaces; they leave 1e-6 of the whole in it.
+        """
+        whole = math.hypot(*self.bounds)
+        leaks = [_LEAK_IN * self.bounds[-1]] * (len(self.bounds) - 1) + [_LEAK_OUT * whole]
+        change = sum(
+            leak * bound / scale**2
+            for leak, bound, scale in zip(leaks, self.bounds, scales, strict=True)
+        )
+        if change * multiplier**2 > _ALLOWED:
+            raise UnsoundConfiguration(
+                f"bounds={self.bounds} are too far apart: rounding of long parts would show where "
+                "noise is small; raise the smallest, or lower the importance of its block"
+            )
+
+    @property
+    def _has_complement(self) -> bool:
+        return self._basis.size < self._basis.dimension
+
+    @property
+    def _inner(self) -> tuple[int, ...]:
+        ranks = self.subspaces.ranks
+        return ranks[:-1] if self._has_complement else ranks
+
+    # --- comparison and JSON -------------------------------------------------------------------
+
+    @cached_property
+    def digest(self) -> str:
+        """The subspaces in 64 characters: SHA-256 of ranks and basis."""
+        basis = np.ascontiguousarray(self.subspaces.basis, dtype="<f8")
+        state = hashlib.sha256(repr((self.subspaces.ranks, basis.shape)).encode())
+        state.update(basis.data)
+        return state.hexdigest()
+
+    def __repr__(self) -> str:
+        weights = "" if self.importance is None else f", importance={self.importance}"
+        if self.entry_bounds is not None:
+            weights += f", entry_bounds={self.entry_bounds}"
+        return (
+            f"HybridClip(subspaces of ranks {self.subspaces.ranks}, sha256 {self.digest[:12]}, "
+            f"bounds={self.bounds}{weights})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HybridClip):
+            return NotImplemented
+        mine = self.bounds, self.importance, self.entry_bounds
+        its = other.bounds, other.importance, other.entry_bounds
+        return mine == its and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash((self.subspaces.ranks, self.bounds, self.importance, self.entry_bounds))
+
+    def to_dict(self) -> dict[str, Any]:
+        entries = {} if self.entry_bounds is None else {"entry_bounds": list(self.entry_bounds)}
+        return {
+            "name": self.name,
+            **entries,
+            "bounds": list(self.bounds),
+            "importance": None if self.importance is None else list(self.importance),
+            "subspaces": self._file or to_json(self.subspaces),
+            "sha256": self.digest,
+        }
+
+
+def _shrinking(lengths: Tensor, bound: float, numbers: int) -> Tensor:
+    # A length of so many numbers may be too short, since squares of short ones vanish.
+    least = math.sqrt(vanishing(lengths.dtype, numbers))
+    return (bound / (lengths + least)).clamp_(max=1.0)
+
+
+def _as_subspaces(given: Any) -> Subspaces:
+    if isinstance(given, Subspaces):
+        columns, ranks = given.basis.shape[1], given.ranks
+        if sum(ranks) != given.dimension or columns not in (sum(ranks), sum(ranks[:-1])):
+            raise ValueError(
+                f"ranks must sum to the dimension {given.dimension}, with the complement of "
+                f"{columns} columns as the last, got subspaces of ranks {ranks}"
+            )
+        return given
+    if isinstance(given, Mapping):
+        return from_json(given)
+    if isinstance(given, str | os.PathLike):
+        return read_subspaces(given)
+    raise validate.WrongType(
+        f"subspaces must be Subspaces or a file of them, got subspaces={given!r}; try "
+        "taut.noise.public_subspaces(...)"
+    )
+
+
+def _per_block(values: Sequence[float], spaces: Subspaces, name: str) -> tuple[float, ...]:
+    numbers = tuple(validate.positive(**{name: value}) for value in values)
+    if len(numbers) != len(spaces.ranks):
+        raise ValueError(
+            f"{name} must hold one number for each of {len(spaces.ranks)} blocks, of ranks "
+            f"{spaces.ranks}, got {len(numbers)}"
+        )
+    return numbers

@@ -1,0 +1,192 @@
+"""Clipping in subspaces that follow the weights: recomputed from public examples now and then."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut.errors import UnsoundConfiguration
+from taut.noise import L2Ball, Provenance, Subspaces, public_subspaces
+from taut.noise._geometry.public_vectors import Rows, portions
+from taut.noise._sets.projections import row_norms
+from taut.training._clipping.clipping import RowClipping
+from taut.training._clipping.hybrid import HybridClip
+
+__all__ = ["RefreshedClipping", "RefreshedHybridClip"]
+
+_LEAST = 0.05  # of the longest block's length: below, rounding would ask for larger bounds
+
+
+class RefreshedClipping(RowClipping):
+    """A clipping that is made anew of public gradients, every so many steps.
+
+    It clips nothing itself: `PrivateTrainer(..., public=...)` asks it for the clipping of the
+    steps to come. What the plan promises holds for every such clipping, since each has its noise at
+    the plan's multiplier.
+    """
+
+    every: int
+    """How many steps lie between two refreshes."""
+    seed: int
+    """Of everything that a refresh draws at random; it is no secret."""
+
+    @abstractmethod
+    def sensitivity(self, names: Sequence[str], sizes: Sequence[int]) -> L2Ball:
+        """Return a ball that holds every clipped gradient, whatever the subspaces."""
+
+    @abstractmethod
+    def check_examples(self, count: int) -> None:
+        """Refuse too few public examples."""
+
+    @abstractmethod
+    def refreshed(self, gradients: Rows, names: Sequence[str], sizes: Sequence[int]) -> RowClipping:
+        """Return the clipping for the public gradients at some weights."""
+
+    def clip_rows(self, rows: Tensor) -> Tensor:
+        raise UnsoundConfiguration(
+            f"clipping={self!r} has no subspaces before public examples are given: train with "
+            "PrivateTrainer(..., public=(inputs, targets)), or make subspaces once, by "
+            "public_subspaces(...) and HybridClip(...)"
+        )
+
+
+@dataclass(frozen=True)
+class RefreshedHybridClip(RefreshedClipping):
+    """Hybrid clipping whose subspaces and bounds follow the weights.
+
+    Args:
+        ranks: of the subspaces; what they leave is one block more.
+        norm: of the longest gradient that is left. At every refresh it is split over the blocks in
+            proportion to the mean length of public gradients in each, c_j = norm g_j / |g|.
+        every: how many steps lie between two refreshes.
+        importance: how much noise in a block counts, one each by default, that of the complement
+            last; see `HybridClip`.
+        iterations: of the subspace iteration, for public examples that are many: more than
+            directions times twice the iterations. Fewer are solved for all at once.
+        seed: of its start. It is no secret.
+
+    Public examples at even places find the subspaces, those at odd places are measured: in
+    directions fitted to the measured gradients themselves, nothing would seem to be left over.
+
+    **Guarantee**: that of `HybridClip` at every step, at the plan's noise multiplier, for whoever
+    sees all updates. A refresh looks at public examples and at weights that were already released,
+    so it reveals nothing more (docs/theory/clipping.md). The promise needs examples that are
+    public: not a part of the training set.
+
+    Raises:
+        ValueError: if ranks or importance do not fit, or public examples are too few: the even
+            ones must be at least as many as the directions they are to find.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from torch.utils.data import TensorDataset
+        >>> from taut.training import Plan, PrivateTrainer, RefreshedHybridClip
+        >>> private = TensorDataset(torch.randn(200, 4), torch.randint(0, 2, (200,)))
+        >>> public = torch.randn(40, 4), torch.randint(0, 2, (40,))
+        >>> plan = Plan(
+        ...     examples=200, batch_size=50, steps=8, epsilon=3, delta=1e-3,
+        ...     clipping=RefreshedHybridClip([2], 1.0, every=4),
+        ... )
+        >>> trainer = PrivateTrainer(nn.Linear(4, 2), nn.CrossEntropyLoss(), plan, public=public)
+        >>> trainer.fit(private).steps, trainer.refresh.count
+        (8, 2)
+    """
+
+    name = "refreshed_hybrid"
+
+    ranks: tuple[int, ...]
+    norm: float
+    every: int
+    importance: tuple[float, ...] | None = None
+    iterations: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        ranks = tuple(validate.positive_integer(rank=rank) for rank in self.ranks)
+        if not ranks:
+            raise ValueError("ranks must name at least one subspace, got none; try FlatClip(norm)")
+        object.__setattr__(self, "ranks", ranks)
+        validate.positive(norm=self.norm)
+        validate.positive_integer(every=self.every)
+        validate.positive_integer(iterations=self.iterations)
+        validate.integer(seed=self.seed)
+        if self.importance is not None:
+            weights = tuple(validate.positive(importance=value) for value in self.importance)
+            if len(weights) != len(ranks) + 1:
+                raise ValueError(
+                    f"importance must hold one number for each of {len(ranks)} subspaces and one "
+                    f"for what they leave, got {len(weights)}"
+                )
+            object.__setattr__(self, "importance", weights)
+
+    def sensitivity(self, names: Sequence[str], sizes: Sequence[int]) -> L2Ball:
+        """Return what holds clipped gradients whatever the subspaces: the ball of `norm`."""
+        return L2Ball(sum(sizes), self.norm)
+
+    def check_examples(self, count: int) -> None:
+        finding, wanted = (count + 1) // 2, sum(self.ranks)
+        if finding < wanted or count < 2:
+            raise ValueError(
+                f"ranks={self.ranks} sum to {wanted} directions, and {finding} of {count} public "
+                "examples find them (the others measure lengths): lower the ranks to a sum of at "
+                f"most {finding}, or give at least {2 * wanted} public examples"
+            )
+
+    def refreshed(self, gradients: Rows, names: Sequence[str], sizes: Sequence[int]) -> HybridClip:
+        self.check_examples(len(gradients))
+        dimension = sum(sizes)
+        if sum(self.ranks) >= dimension:
+            raise ValueError(
+                f"ranks={self.ranks} must sum to less than the model's {dimension} trainable "
+                "numbers"
+            )
+        finding = gradients[::2]
+        spaces = public_subspaces(
+            finding,
+            self.ranks,
+            provenance=Provenance.PUBLIC,
+            iterations=self.iterations,
+            seed=self.seed,
+            method="gram" if is_few(len(finding), self.ranks, self.iterations) else "iteration",
+        )
+        bounds = split_norm(self.norm, mean_lengths(gradients[1::2], spaces))
+        return HybridClip(spaces, bounds, importance=self.importance)
+
+
+def mean_lengths(rows: Rows, spaces: Subspaces) -> Vector:
+    """Return the mean l2 length of the rows in every block, that of the complement last."""
+    ends = np.cumsum(spaces.ranks)[:-1]
+    found = []
+    for some in portions(rows):
+        inside = some @ spaces.basis
+        parts = [row_norms(part, 2.0) for part in np.split(inside, ends[:-1], axis=1)]
+        whole, kept = row_norms(some, 2.0), row_norms(inside, 2.0)
+        rest = np.maximum(whole - kept, 0.0) * (whole + kept)
+        found.append(np.stack([*parts, np.sqrt(rest)]))
+    lengths: Vector = np.concatenate(found, axis=1).mean(axis=1)
+    return lengths
+
+
+def is_few(count: int, ranks: Sequence[int], iterations: int) -> bool:
+    """Whether products of all pairs of vectors take fewer operations than the iteration."""
+    return count <= 2 * iterations * sum(ranks)
+
+
+def split_norm(norm: float, lengths: Vector) -> list[float]:
+    """Return bounds in proportion to lengths, with the squares summing to that of the norm.
+
+    Raises:
+        ValueError: if all lengths are zero.
+    """
+    longest = float(lengths.max())
+    if not longest > 0:
+        raise ValueError("public gradients are all zero: they say nothing about lengths")
+    parts = np.maximum(lengths, _LEAST * longest)
+    return [float(bound) for bound in norm * parts / np.linalg.norm(parts)]

@@ -1,0 +1,1 @@
+"""From a dataset to checked batches and per-example losses."""

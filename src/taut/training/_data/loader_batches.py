@@ -1,0 +1,90 @@
+"""What the loader of a loop that exists says about a plan: its rate and the length of a pass."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from taut.training._data.loader_checks import check_replaceable
+from taut.training._sampling.sampling import (
+    FixedSizeSampling,
+    PoissonSampling,
+    Sampling,
+    positive_rate,
+)
+from taut.training._tensors.examples import length
+
+__all__ = ["LoaderBatches"]
+
+
+@dataclass(frozen=True)
+class LoaderBatches:
+    """The batches that take the place of those of a loader of torch.
+
+    Attributes:
+        examples: the number of examples in the dataset.
+        in_pass: the number of batches in one pass.
+        share: what a plan is told about the size of a batch, `batch_size` or `rate`.
+        sampling: how batches are drawn, to be fitted by the plan.
+    """
+
+    examples: int
+    in_pass: int
+    share: dict[str, Any]
+    sampling: Sampling
+
+    @classmethod
+    def of(cls, loader: DataLoader[Any], *, poisson: bool, rate: float | None) -> LoaderBatches:
+        """Return the batches for a loader.
+
+        Args:
+            loader: its dataset and its length count; its shuffling does not.
+            poisson: sample every example on its own; otherwise draw batches of fixed size.
+            rate: the probability with which an example is sampled; None for one over the length
+                of the loader, so that a pass of as many steps sees every example once on average.
+
+        Raises:
+            UnsoundConfiguration: if the loader or its dataset cannot be sampled from.
+            ValueError: if the loader is empty, or the rate does not fit.
+        """
+        check_replaceable(loader)
+        examples, in_pass = length(loader.dataset), len(loader)
+        if in_pass == 0:
+            raise ValueError(
+                f"data_loader has no batches: batch_size={loader.batch_size} exceeds its "
+                f"{examples} examples, and drop_last=True drops them; choose a smaller batch_size"
+            )
+        if not poisson:
+            _refuse_rate(rate)
+            return cls(examples, in_pass, {"batch_size": loader.batch_size}, FixedSizeSampling())
+        if rate is not None:
+            share = positive_rate(rate=rate)
+            in_pass = math.ceil(1 / share * (1 - 1e-12))  # a rounded quotient adds no step
+            return cls(examples, in_pass, {"rate": share}, PoissonSampling())
+        return cls(examples, in_pass, _one_over_length(loader, examples), PoissonSampling())
+
+    def of_plan(self) -> dict[str, Any]:
+        """Return these batches as arguments of a plan."""
+        return {"examples": self.examples, "sampling": self.sampling, **self.share}
+
+    def steps(self, passes: float) -> int:
+        """Return the number of steps in some passes, the last of which may be a part."""
+        return max(math.ceil(passes * self.in_pass * (1 - 1e-12)), 1)
+
+
+def _one_over_length(loader: DataLoader[Any], examples: int) -> dict[str, Any]:
+    """Return the batch size where it divides the examples, which is the same rate, and exact."""
+    if loader.batch_size is not None and loader.batch_size * len(loader) == examples:
+        return {"batch_size": loader.batch_size}
+    return {"rate": 1 / len(loader)}
+
+
+def _refuse_rate(rate: float | None) -> None:
+    if rate is not None:
+        raise ValueError(
+            f"batches of fixed size have no rate, got rate={rate!r} with poisson_sampling=False; "
+            "leave rate out: batches have the batch_size of data_loader"
+        )

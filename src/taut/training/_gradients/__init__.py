@@ -1,0 +1,1 @@
+"""Per-example gradients of a model: the tape, the fallback, and their checks."""

@@ -1,0 +1,1 @@
+"""What was spent, durably: ledger, history, checkpoints, results."""

@@ -1,0 +1,200 @@
+"""The words of a training statement: how they are written, and whether a text is those words.
+
+Words are what people read, so they may say nothing that the numbers beside them do not. They are a
+function of these numbers: a reader writes them again and compares. Published statements are read
+for ever; whoever changes the words keeps the old wording, and a reader accepts either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any
+
+from taut._base.rounding import round_down, round_up
+
+if TYPE_CHECKING:
+    from taut.training._plan.plan import Plan
+
+__all__ = ["TrainingWords", "differences"]
+
+_BEFORE_CLIPPING = "gradients of examples clipped by "
+_AFTER_CLIPPING = ", Gaussian noise of multiplier "
+_ARITHMETIC = 1e-3  # relative: epsilons of comparisons are computed to this tolerance
+_MOST_SHOWN = 3  # differences; more of them say no more
+_LONGEST_SHOWN = 80  # characters of one difference
+_LONGEST_COMPARED = 20_000  # characters: a true statement has about a thousand
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingWords:
+    """What a training statement says; `str` writes it.
+
+    Attributes:
+        counted_steps: steps in the ledger.
+        batch_size: the expected number of examples in a step.
+        examples: how many there are.
+        sampler: the name of the sampling.
+        clipping: what it is called in words; None if that takes a file that is not at hand.
+        noise_multiplier: noise over the clipping norm.
+        lower: certified lower bound on epsilon.
+        upper: certified upper bound on epsilon.
+        delta: of the claim.
+        adjacency: which datasets are neighbours.
+        stopped: updates made and updates planned, if the budget ended the run.
+        mixing: what it is called in words, and what it is compared with; None without.
+        comparison: what another sampling would have promised; empty without.
+        is_secure: whether the noise came from a secure generator.
+        wording: 2, or 1 for statements that rounded the binary value of a float, 0.7 to 0.699999.
+    """
+
+    counted_steps: int
+    batch_size: float
+    examples: int
+    sampler: str
+    clipping: str | None
+    noise_multiplier: float
+    lower: float
+    upper: float
+    delta: float
+    adjacency: str
+    stopped: tuple[int, int] | None = None
+    mixing: tuple[str, Sequence[str]] | None = None
+    comparison: str = ""
+    is_secure: bool = True
+    wording: int = 2
+
+    @classmethod
+    def of(cls, plan: Plan, counted_steps: int, **said: Any) -> TrainingWords:
+        """Return the words about so many steps of a plan; `said` is what the plan does not decide.
+
+        Unless `said` has them, the names of sampler, clipping and adjacency are those of the plan.
+        """
+        mixed = None
+        if plan.mixing is not None:
+            mixed = repr(plan.mixing), plan.mixing_notes(counted_steps)
+        setting = plan.noise_multiplier, plan.examples, counted_steps, plan.delta
+        planned: dict[str, Any] = {
+            "sampler": plan.sampling.name,
+            "clipping": repr(plan.clipping),
+            "delta": plan.delta,
+            "adjacency": str(plan.adjacency),
+        }
+        return cls(
+            counted_steps=counted_steps,
+            batch_size=plan.batch_size,
+            examples=plan.examples,
+            noise_multiplier=plan.noise_multiplier,
+            mixing=mixed,
+            comparison=plan.sampling.comparison(*setting),
+            **(planned | said),
+        )
+
+    def __str__(self) -> str:
+        return " ".join(text for text, _ in self.sentences())
+
+    def sentences(self) -> Iterator[tuple[str, bool]]:
+        """Yield the text in parts, each with whether numbers in it are computed by the reader."""
+        below, above, noise = self._rounded()
+        yield (
+            f"Trained by private gradient descent: {self.counted_steps} steps with an expected "
+            f"batch of {self.batch_size:g} out of {self.examples} examples ({self.sampler} "
+            f"sampling), {_BEFORE_CLIPPING}{self.clipping}{_AFTER_CLIPPING}"
+            f"{noise}. This is ({above}, {self.delta!r})-"
+            f"differentially private under {self.adjacency} adjacency, for whoever sees every "
+            f"update; certified {below} <= epsilon <= {above} at "
+            f"delta={self.delta!r}.",
+            False,
+        )
+        if self.mixing is not None:
+            name, notes = self.mixing
+            yield f"Released weights were mixed by {name}.", False
+            yield f"For comparison: {'; '.join(notes)}.", True
+        if self.stopped is not None:
+            done, planned = self.stopped
+            yield f"Stopped at the budget after {done} of {planned} planned updates.", False
+        if self.comparison:
+            yield f"For comparison: {self.comparison}.", True
+        if not self.is_secure:
+            yield "The noise came from a seed: this is an experiment, not a promise.", False
+
+    def _rounded(self) -> tuple[str, str, str]:
+        """Return lower bound, upper bound and noise, each rounded to its safe side."""
+        if self.wording == 1:
+            down, up = (Context(prec=6, rounding=side) for side in (ROUND_FLOOR, ROUND_CEILING))
+            sides = (down, self.lower), (up, self.upper), (down, self.noise_multiplier)
+            below, above, noise = (side.create_decimal(Decimal(value)) for side, value in sides)
+            return f"{below:g}", f"{above:g}", f"{noise:g}"
+        noise_multiplier = round_down(self.noise_multiplier, 6)
+        return round_down(self.lower, 6), round_up(self.upper, 6), noise_multiplier
+
+    def completed(self, said: str) -> TrainingWords:
+        """Return the words with the name of the clipping taken from a text, if it is not known."""
+        if self.clipping is not None:
+            return self
+        after = said.partition(_BEFORE_CLIPPING)[2]
+        return replace(self, clipping=after.partition(_AFTER_CLIPPING)[0])
+
+
+def differences(said: str, words: TrainingWords) -> list[str]:
+    """Return where a text is not the words that numbers give, in either wording; empty if it is.
+
+    **Guarantee**: texts that pass are equal, character by character, but for numbers of
+    comparisons with other runs, which agree to 1e-3, the tolerance they are computed to.
+    """
+    found, wordings = said.split(" "), (words, replace(words, wording=1))
+    if any(_is_said(found, wording) for wording in wordings):
+        return []
+    if len(said) > _LONGEST_COMPARED:
+        return [f"its words are {len(said)} characters, those of its numbers {len(str(words))}"]
+    return _named(found, str(words).split(" "))
+
+
+def _is_said(found: Sequence[str], words: TrainingWords) -> bool:
+    expected = [
+        (word, is_computed) for text, is_computed in words.sentences() for word in text.split(" ")
+    ]
+    return len(found) == len(expected) and all(
+        a == b or (is_computed and _agree(a, b))
+        for a, (b, is_computed) in zip(found, expected, strict=True)
+    )
+
+
+def _named(found: Sequence[str], expected: Sequence[str]) -> list[str]:
+    changes = [
+        (_shown(found[a:b]), _shown(expected[c:d]))
+        for tag, a, b, c, d in SequenceMatcher(None, found, expected, autojunk=False).get_opcodes()
+        if tag != "equal"
+    ]
+    named = [
+        f"its words say {theirs!r} where its numbers give {ours!r}"
+        if theirs and ours
+        else f"its words say {theirs!r}, which its numbers do not"
+        if theirs
+        else f"its words leave out {ours!r}, which its numbers give"
+        if ours
+        else "its words have other spaces than those of its numbers"
+        for theirs, ours in changes
+    ]
+    more = len(named) - _MOST_SHOWN
+    return named[:_MOST_SHOWN] + ([f"its words differ in {more} more places"] if more > 0 else [])
+
+
+def _shown(words: Sequence[str]) -> str:
+    text = " ".join(words)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def _agree(a: str, b: str) -> bool:
+    """Whether two words are the same number, but for the arithmetic of who computed it."""
+    marks = "();,.:"
+    left, right = a.strip(marks), b.strip(marks)
+    if a.replace(left, "", 1) != b.replace(right, "", 1):
+        return False  # other marks around it
+    try:
+        return math.isclose(float(left), float(right), rel_tol=_ARITHMETIC, abs_tol=0.0)
+    except ValueError:
+        return False

@@ -1,0 +1,132 @@
+"""Noise that is independent along the columns of a basis, not along parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from taut._base.arrays import Matrix
+from taut.noise import RandomSource
+from taut.training._noise.normal import fill_normal
+from taut.training._noise.step_noise import StepNoise
+
+__all__ = ["Basis", "BasisNoise"]
+
+
+_DEFECT = 2e-5  # what rounding to single precision brings about is a tenth of it
+
+
+class Basis:
+    """Orthonormal columns, as a tensor of the type and in the place that a step computes in.
+
+    Args:
+        columns: in float64; their complement is never written out.
+
+    Raises:
+        ValueError: if they are not orthonormal, on which the sensitivity of blocks rests.
+    """
+
+    def __init__(self, columns: Matrix) -> None:
+        self.dimension: int = columns.shape[0]
+        self.size: int = columns.shape[1]
+        self._columns = columns
+        self._tensor: Tensor | None = None
+        defect = self._defect()
+        if not defect <= _DEFECT:
+            raise ValueError(
+                f"subspaces must have an orthonormal basis, got a defect |VᵀV - I| of {defect:.3g};"
+                " make them by taut.noise.public_subspaces, or orthonormalise by numpy.linalg.qr"
+            )
+
+    def _defect(self) -> float:
+        """Return how much the columns change squared lengths at most."""
+        single = self.on(torch.float32, torch.device("cpu"))
+        gram = single.T @ single
+        gram.diagonal().sub_(1.0)
+        return float(torch.linalg.matrix_norm(gram, 2)) if gram.isfinite().all() else math.inf
+
+    def on(self, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Return the columns; the last copy is kept."""
+        kept = self._tensor
+        if kept is None or kept.dtype != dtype or kept.device != device:
+            # Column after column in memory: a product with a vector reads it twice as fast.
+            kept = torch.tensor(self._columns.T, dtype=dtype, device=device).contiguous().T
+            self._tensor = kept
+        return kept
+
+
+class BasisNoise(StepNoise):
+    """Normal noise with one standard deviation per column of a basis, and one outside of it.
+
+    Args:
+        basis: orthonormal, of as many rows as there are trainable numbers, in the order of the
+            model's parameters.
+        ranks: how many columns every block has.
+        scales: the standard deviation in every block, and last that of the complement, if the
+            columns leave one.
+        coordinate_rate: with which probability a coordinate of a clipped gradient takes part, where
+            the noise is for such sums alone.
+
+    Noise is V(s z) + t (I - V V^T) z', from k + d normal numbers. Where no block has less noise
+    than the complement, it is drawn as t z' + V(sqrt(s^2 - t^2) z), which has the same distribution
+    and needs one product.
+    """
+
+    needs_whole = True
+
+    def __init__(
+        self,
+        basis: Basis,
+        ranks: Sequence[int],
+        scales: Sequence[float],
+        coordinate_rate: float = 1.0,
+    ) -> None:
+        self.coordinate_rate = coordinate_rate
+        self.basis = basis
+        self.ranks = tuple(ranks)
+        self.scales = tuple(scales)
+        self._outside = scales[-1] if len(scales) > len(ranks) else 0.0
+
+    def __repr__(self) -> str:
+        masked = f", coordinate_rate={self.coordinate_rate}" if self.coordinate_rate < 1 else ""
+        return f"BasisNoise(ranks={self.ranks}, scales={self.scales}{masked})"
+
+    def check(self, groups: Sequence[int], sizes: Sequence[int]) -> None:
+        if sum(sizes) != self.basis.dimension or any(groups):
+            raise ValueError(
+                f"noise is for {self.basis.dimension} trainable numbers in one group, the model "
+                f"has {sum(sizes)} in {max(groups, default=0) + 1}"
+            )
+
+    def draw(
+        self,
+        shapes: Sequence[torch.Size],
+        source: RandomSource,
+        *,
+        factor: float,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> list[Tensor]:
+        columns = self.basis.on(dtype, device)
+        outside = torch.zeros(self.basis.dimension, dtype=dtype)
+        if self._outside > 0:
+            fill_normal(outside, self._outside * factor, source)
+        outside = outside.to(device)
+        inside = fill_normal(torch.empty(self.basis.size, dtype=dtype), 1.0, source).to(device)
+        if min(self.scales) >= self._outside:
+            excess = [math.sqrt((s - self._outside) * (s + self._outside)) for s in self.scales]
+            inside *= self._per_column(excess, inside) * factor
+        else:
+            inside *= self._per_column(self.scales, inside) * factor
+            inside -= outside @ columns
+        flat = outside.addmv_(columns, inside)
+        pieces = flat.split([shape.numel() for shape in shapes])
+        return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+    def _per_column(self, values: Sequence[float], like: Tensor) -> Tensor:
+        counts = torch.tensor(self.ranks, device=like.device)
+        scales = torch.tensor(values[: len(self.ranks)], dtype=like.dtype, device=like.device)
+        return scales.repeat_interleave(counts)

@@ -1,0 +1,118 @@
+"""The noise of one step: who draws it, and how its parts depend on each other."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from taut._base import validate
+from taut.errors import UnsoundConfiguration
+from taut.noise import GaussianNoise, RandomSource
+from taut.training._noise.normal import fill_normal
+
+__all__ = ["IndependentNoise", "StepNoise"]
+
+
+class StepNoise(ABC):
+    """Draws the noise of all trainable parameters, once per step, in the order of the steps.
+
+    A step asks for parameters in the order of the model. Noise that remembers earlier steps, or
+    that is not independent from one parameter to the next, is a subclass.
+    """
+
+    needs_whole: ClassVar[bool] = False
+    """Whether all parameters must be asked for at once, so that shards of them cannot be."""
+
+    coordinate_rate: float = 1.0
+    """The probability with which coordinates of clipped gradients take part, for which it is."""
+
+    @abstractmethod
+    def check(self, groups: Sequence[int], sizes: Sequence[int]) -> None:
+        """Refuse a model with these groups and sizes of parameters, if the noise is for another."""
+
+    @abstractmethod
+    def draw(
+        self,
+        shapes: Sequence[torch.Size],
+        source: RandomSource,
+        *,
+        factor: float,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> list[Tensor]:
+        """Return noise of the given shapes, `factor` times that of the sum of clipped gradients."""
+
+
+@dataclass(frozen=True)
+class IndependentNoise(StepNoise):
+    """Normal noise, independent in every coordinate, of one standard deviation per group.
+
+    Args:
+        scales: the standard deviation in every group.
+        groups: the group of every parameter.
+        coordinate_rate: with which probability a coordinate of a clipped gradient takes part, where
+            the noise is for such sums alone.
+    """
+
+    scales: tuple[float, ...]
+    groups: tuple[int, ...]
+    coordinate_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        scales = tuple(validate.non_negative(scales=scale) for scale in self.scales)
+        object.__setattr__(self, "scales", scales)
+        needed = max(self.groups, default=-1) + 1
+        if len(scales) != needed:
+            raise ValueError(
+                f"scales must hold one number for each of {needed} groups, got {len(scales)}"
+            )
+
+    @classmethod
+    def of(cls, noise: GaussianNoise, groups: Sequence[int], sizes: Sequence[int]) -> Self:
+        """Return the noise of a mechanism whose coordinates are ordered by group.
+
+        Raises:
+            UnsoundConfiguration: if it has a basis, or differs within a group.
+        """
+        totals = np.bincount(np.asarray(groups), weights=sizes).astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(totals)[:-1]])
+        scales = np.maximum.reduceat(noise.scales, starts)
+        if noise.basis is not None or (scales != np.minimum.reduceat(noise.scales, starts)).any():
+            raise UnsoundConfiguration(
+                f"sensitivity={noise.sensitivity!r} asks for noise that differs within a group; "
+                "split it"
+            )
+        return cls(tuple(float(scale) for scale in scales), tuple(groups))
+
+    def check(self, groups: Sequence[int], sizes: Sequence[int]) -> None:
+        if tuple(groups) != self.groups:
+            raise UnsoundConfiguration(
+                f"noise is for parameters in the groups {self.groups}, the model's are in "
+                f"{tuple(groups)}; ask the plan for the noise of this model"
+            )
+
+    def draw(
+        self,
+        shapes: Sequence[torch.Size],
+        source: RandomSource,
+        *,
+        factor: float,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> list[Tensor]:
+        noise = [torch.empty(0)] * len(shapes)
+        for group, scale in enumerate(self.scales):
+            members = [i for i, other in enumerate(self.groups) if other == group]
+            sizes = [shapes[i].numel() for i in members]
+            flat = torch.zeros(sum(sizes), dtype=dtype)
+            if scale > 0:
+                fill_normal(flat, scale * factor, source)
+            for i, part in zip(members, flat.to(device).split(sizes), strict=True):
+                noise[i] = part.view(shapes[i])
+        return noise

@@ -1,0 +1,325 @@
+"""Privacy for a training loop that exists: same module, same lines, private gradients."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any, Literal, TypeVar, Unpack
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from taut._base import validate
+from taut.errors import UnsoundConfiguration
+from taut.noise import RandomSource
+from taut.training._clipping.clipping import Clipping
+from taut.training._data.loader import MicroBatch, PrivateLoader
+from taut.training._data.loader_batches import LoaderBatches
+from taut.training._ledger.ledger import RunLedger
+from taut.training._ledger.shared import SharedLedger
+from taut.training._parallel.randomness import split
+from taut.training._parallel.reduction import unwrapped
+from taut.training._plan.plan import Plan
+from taut.training._run.opacus_arguments import OpacusArguments, clipping_of, settle
+from taut.training._run.private_optimizer import PrivateOptimizer
+from taut.training._sampling.sampling import Sampling
+from taut.training._step.optimizer_checks import check_optimizer
+from taut.training._step.private_gradient import PrivateGradient
+from taut.training._step.recorded_passes import check_detached
+
+__all__ = ["make_private", "make_private_with_epsilon"]
+
+_LOG = logging.getLogger(__name__)
+
+Module = TypeVar("Module", bound=nn.Module)
+Reduction = Literal["mean", "sum"]
+
+
+def make_private(
+    *,
+    module: Module,
+    optimizer: Optimizer,
+    data_loader: DataLoader[Any] | PrivateLoader,
+    noise_multiplier: float,
+    max_grad_norm: float | None = None,
+    poisson_sampling: bool = True,
+    rate: float | None = None,
+    loss_reduction: Reduction = "mean",
+    max_physical_batch_size: int | None = None,
+    clipping: Clipping | str | None = None,
+    ledger: str | os.PathLike[str] | RunLedger | None = None,
+    noise_generator: RandomSource | None = None,
+    **elsewhere: Unpack[OpacusArguments],
+) -> tuple[Module, PrivateOptimizer, PrivateLoader]:
+    """Make a training loop private, with given noise and no end that is known in advance.
+
+    Args:
+        module: what is trained; the same object is returned.
+        optimizer: of the module's parameters.
+        data_loader: its dataset, length and fetching are kept, its shuffling is not. For the loader
+            of an earlier run, the one that was given there is meant; the losses of both runs add
+            up.
+        noise_multiplier: standard deviation of the noise over the clipping norm.
+        max_grad_norm: the clipping norm; or `clipping`.
+        poisson_sampling: draw every example independently, for add/remove adjacency; otherwise
+            batches of fixed size, for replace-one adjacency. A pass has as many batches as
+            `data_loader` has.
+        rate: the probability with which Poisson sampling draws an example; by default one over
+            the length of `data_loader`, as in Opacus, so that a pass sees every example once on
+            average. Where the batch size does not divide the number of examples, the expected
+            batch is a little smaller than it, or larger with `drop_last=True`.
+        loss_reduction: of the loss in the loop. For "mean", the gradient of a step is a mean over
+            the expected batch size, for "sum" it is a sum.
+        max_physical_batch_size: larger batches come in parts; `step()` waits for the last one.
+        clipping: instead of `max_grad_norm`; or "flat" beside it, as in Opacus, whose "per_layer"
+            is `GroupClip` and whose "adaptive" is `QuantileClip`.
+        ledger: a file that counts steps through crashes, or a ledger for the same step.
+        noise_generator: of noise and choices, by default the secure one.
+        elsewhere: further arguments of Opacus: those that change nothing are accepted, the
+            others refused with what to write here.
+
+    Returns:
+        the module, the optimizer and the loader for the loop, which stays as it was. A batch
+        without examples, as Poisson sampling draws now and then, never gets to the loop: the
+        loader takes its step of noise itself.
+
+    **Guarantee**: `optimizer.get_epsilon(delta)` bounds what was spent by all steps of this
+    optimizer, for a number of steps that does not depend on losses. Steps that do not follow a
+    batch of the returned loader are refused. The loss must be a mean (or sum) of terms with one
+    example each; a loss over pairs of examples is not detected. The number of examples, and with
+    it the rate and the expected batch, is taken to be public; a rate that was fixed in advance
+    does not depend on it.
+
+    Raises:
+        UnsoundConfiguration: if module, optimizer or loader cannot be used with privacy.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> from taut.training import make_private
+        >>> data = TensorDataset(torch.randn(200, 4), torch.randint(0, 2, (200,)))
+        >>> model = nn.Linear(4, 2)
+        >>> model, optimizer, loader = make_private(
+        ...     module=model,
+        ...     optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        ...     data_loader=DataLoader(data, batch_size=50),
+        ...     noise_multiplier=1.0,
+        ...     max_grad_norm=1.0,
+        ... )
+        >>> for x, y in loader:
+        ...     optimizer.zero_grad()
+        ...     loss = nn.functional.cross_entropy(model(x), y)
+        ...     loss.backward()
+        ...     optimizer.step()
+        >>> optimizer.ledger.steps, optimizer.get_epsilon(delta=1e-3) < 4
+        (4, True)
+    """
+    settle(elsewhere, clipping, max_grad_norm)
+    given = _given(data_loader)
+    batches = LoaderBatches.of(given, poisson=poisson_sampling, rate=rate)
+    plan = Plan(
+        **batches.of_plan(),
+        steps=batches.in_pass,  # the ledger counts beyond it: this loop has no planned end
+        noise_multiplier=noise_multiplier,
+        delta=min(1e-5, 0.1 / batches.examples),
+        clipping=clipping_of(clipping, max_grad_norm),
+    )
+    choices, noise = split(noise_generator)
+    gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
+    loader = _loader(given, batches, plan.sampling, max_physical_batch_size, choices)
+    count = ledger if isinstance(ledger, RunLedger) else SharedLedger(ledger, plan)
+    _check_ledger(count, plan, gradient)
+    return module, _joined(optimizer, gradient, count, loader, loss_reduction), loader
+
+
+def make_private_with_epsilon(
+    *,
+    module: Module,
+    optimizer: Optimizer,
+    data_loader: DataLoader[Any] | PrivateLoader,
+    target_epsilon: float,
+    target_delta: float,
+    epochs: float,
+    max_grad_norm: float | None = None,
+    poisson_sampling: bool = True,
+    rate: float | None = None,
+    loss_reduction: Reduction = "mean",
+    max_physical_batch_size: int | None = None,
+    clipping: Clipping | str | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+    noise_generator: RandomSource | None = None,
+    **elsewhere: Unpack[OpacusArguments],
+) -> tuple[Module, PrivateOptimizer, PrivateLoader]:
+    """Make a training loop private, with the least noise for a promise over some epochs.
+
+    Args:
+        module: what is trained; the same object is returned.
+        optimizer: of the module's parameters.
+        data_loader: as in `make_private`.
+        target_epsilon: the promise.
+        target_delta: the promise.
+        epochs: how many passes over the loader there will be; a further one is refused.
+        max_grad_norm: as in `make_private`.
+        poisson_sampling: as in `make_private`.
+        rate: as in `make_private`.
+        loss_reduction: as in `make_private`.
+        max_physical_batch_size: as in `make_private`.
+        clipping: as in `make_private`.
+        ledger: a file that counts steps through crashes.
+        noise_generator: as in `make_private`.
+        elsewhere: as in `make_private`.
+
+    Returns:
+        as `make_private`.
+
+    **Guarantee**: that of `make_private`, and the steps never exceed the promise: the ledger
+    refuses the first one that would, with BudgetExceeded.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> from taut.training import make_private_with_epsilon
+        >>> data = TensorDataset(torch.randn(200, 4), torch.randint(0, 2, (200,)))
+        >>> model = nn.Linear(4, 2)
+        >>> model, optimizer, loader = make_private_with_epsilon(
+        ...     module=model,
+        ...     optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        ...     data_loader=DataLoader(data, batch_size=50),
+        ...     target_epsilon=3.0,
+        ...     target_delta=1e-3,
+        ...     epochs=2,
+        ...     max_grad_norm=1.0,
+        ... )
+        >>> optimizer.plan.steps
+        8
+    """
+    settle(elsewhere, clipping, max_grad_norm)
+    given = _given(data_loader)
+    batches = LoaderBatches.of(given, poisson=poisson_sampling, rate=rate)
+    plan = Plan(
+        **batches.of_plan(),
+        steps=batches.steps(validate.positive(epochs=epochs)),
+        epsilon=target_epsilon,
+        delta=target_delta,
+        clipping=clipping_of(clipping, max_grad_norm),
+    )
+    choices, noise = split(noise_generator)
+    gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
+    loader = _loader(given, batches, plan, max_physical_batch_size, choices)
+    count = SharedLedger(ledger, plan, enforce=True)
+    return module, _joined(optimizer, gradient, count, loader, loss_reduction), loader
+
+
+class _FollowedLoader(PrivateLoader):
+    """Tells an optimizer about every batch before the loop gets it."""
+
+    optimizer: PrivateOptimizer
+    given: DataLoader[Any]
+    """The loader of torch whose place this one takes."""
+
+    def microbatches(self) -> Iterator[MicroBatch]:
+        """Yield the physical batches of one pass that hold examples."""
+        self.optimizer.begin_pass()
+        for part in super().microbatches():
+            self.optimizer.expect(part)
+            if not part.is_empty:
+                yield part
+
+
+def _given(loader: DataLoader[Any] | PrivateLoader) -> DataLoader[Any]:
+    """Return the loader of torch that batches are to be like."""
+    if not isinstance(loader, PrivateLoader):
+        return loader
+    if not isinstance(loader, _FollowedLoader):
+        size = round(loader.sampling.expected_batch_size(loader.examples))
+        raise validate.WrongType(
+            f"data_loader must be a DataLoader of torch, got {loader!r}, which belongs to another "
+            f"plan; give DataLoader(loader.dataset, batch_size={size})"
+        )
+    _LOG.warning(
+        "data_loader belongs to an earlier private run; a run of its own begins with the loader "
+        "that was given there. Its get_epsilon counts its own steps: the losses of both runs add "
+        "up for whoever sees both, or the better of them. One file as ledger= counts them together"
+    )
+    return loader.given
+
+
+def _gradient(
+    module: nn.Module, optimizer: Optimizer, plan: Plan, reduction: Reduction, noise: RandomSource
+) -> PrivateGradient:
+    if reduction not in ("mean", "sum"):
+        raise ValueError(
+            f"loss_reduction must be 'mean' or 'sum', got loss_reduction={reduction!r}"
+        )
+    if isinstance(optimizer, PrivateOptimizer):
+        raise UnsoundConfiguration(
+            "optimizer belongs to an earlier private run; give the one inside, optimizer.inner"
+        )
+    check_detached(unwrapped(module))
+    check_optimizer(module, optimizer)
+    named = unwrapped(module).named_parameters()
+    sizes = {name: p.numel() for name, p in named if p.requires_grad}
+    return PrivateGradient(
+        module,
+        plan.clipping,
+        noise=plan.noise(sizes),
+        expected_batch_size=plan.batch_size if reduction == "mean" else 1.0,
+        generator=noise,
+        backend="bookkeeping",
+        self_check=False,  # the passes are checked: here only sums of losses are seen
+    )
+
+
+def _loader(
+    data_loader: DataLoader[Any],
+    batches: LoaderBatches,
+    drawn: Plan | Sampling,
+    most: int | None,
+    choices: RandomSource,
+) -> _FollowedLoader:
+    loader = _FollowedLoader.from_data_loader(
+        data_loader,
+        drawn,
+        max_physical_batch_size=most,
+        steps=batches.in_pass,
+        generator=choices,
+    )
+    loader.given, size = data_loader, data_loader.batch_size
+    _LOG.info("%r, in place of %d batches of %s examples", loader, len(data_loader), size)
+    return loader
+
+
+def _joined(
+    optimizer: Optimizer,
+    gradient: PrivateGradient,
+    ledger: RunLedger,
+    loader: _FollowedLoader,
+    reduction: Reduction,
+) -> PrivateOptimizer:
+    private = PrivateOptimizer(optimizer, gradient, ledger, is_mean=reduction == "mean")
+    private.follow(loader)
+    loader.optimizer = private
+    gradient.model.train()
+    return private
+
+
+def _check_ledger(ledger: RunLedger, plan: Plan, gradient: PrivateGradient) -> None:
+    if gradient.processes.size > 1 and not isinstance(ledger, SharedLedger):
+        raise UnsoundConfiguration(
+            "several processes train together, and ledger counts for one; open a SharedLedger in "
+            "all of them, or give its path"
+        )
+    found = ledger.plan
+    if (found.step_loss, found.clipping, found.sampling) != (
+        plan.step_loss,
+        plan.clipping,
+        plan.sampling,
+    ):
+        raise UnsoundConfiguration(
+            "ledger was opened for steps of another cost than those of this loop; open it with a "
+            "plan of the same noise multiplier, clipping and sampling, or give its path"
+        )

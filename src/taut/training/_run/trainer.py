@@ -1,0 +1,478 @@
+"""The trainer: a plan carried out, step by step."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from taut._base import validate
+from taut.errors import BudgetExceeded
+from taut.noise import RandomSource
+from taut.training._data.augmentation import Augment, Augmentation, examples_within
+from taut.training._data.batches import LabelRange, check_finite, inputs_and_targets
+from taut.training._data.loader import MicroBatch, PrivateLoader
+from taut.training._data.recognised_loss import recognised
+from taut.training._gradients.tape import Backend
+from taut.training._ledger.ledger import RunLedger
+from taut.training._ledger.record import RunRecord, checked_names
+from taut.training._ledger.result import TrainingResult
+from taut.training._parallel.processes import Processes
+from taut.training._parallel.randomness import split
+from taut.training._parallel.reduction import refuse_for_shards, unwrapped
+from taut.training._plan.plan import Plan
+from taut.training._run.evaluation import Evaluation, evaluate
+from taut.training._run.files import RunFiles
+from taut.training._run.first_batch import first_examples
+from taut.training._run.interrupts import Interrupts, leave_interrupts_to_parent
+from taut.training._run.logs.audience import Audience
+from taut.training._run.logs.callbacks import Callback, CSVLog
+from taut.training._run.mixed_sgd import mixed
+from taut.training._run.moving_average import MovingAverage
+from taut.training._run.refresh import refresh_of, refuse_private
+from taut.training._run.state import RunState
+from taut.training._step.dropped_examples import warn_of_dropped
+from taut.training._step.optimizer_checks import optimizer_of, scheduler_of
+from taut.training._step.private_gradient import PrivateGradient
+from taut.training._step.recorded_passes import check_detached
+from taut.training._tensors.examples import Collate, LossFunction
+
+__all__ = ["PrivateTrainer"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class PrivateTrainer:
+    """Trains a model as a plan says, and keeps the promise through crashes.
+
+    Args:
+        model: what is trained, in place; also in DistributedDataParallel, or after `fully_shard`.
+        loss_fn: a function of outputs and targets with one loss per example, such as
+            `nn.CrossEntropyLoss(reduction="none")`; one that returns the mean or the sum over
+            examples is recognised.
+        plan: how, and at what cost.
+        optimizer: any of `torch.optim` that takes one gradient per step, or a function from
+            parameters to one; plain SGD with learning rate 0.1 if left out. It gets the mean
+            gradient over the expected batch. With a plan that mixes, plain SGD or a function to
+            it, in whose place the steps of `ModelMix` are taken at its learning rates.
+        scheduler: of the optimizer's learning rate, or a function from an optimizer to one; it is
+            advanced after every step. With a plan that mixes, such a function.
+        run_dir: where ledger and checkpoints are kept, so that a killed run can go on.
+        max_physical_batch_size: larger batches are computed in parts, with the same outcome; all
+            copies of an example count, and are never in two parts.
+        num_workers: processes that fetch examples.
+        collate_fn: makes a batch of a list of examples: inputs and targets.
+        augment: a function that takes the inputs of a batch and returns a random variant of each
+            example; what becomes of one must not depend on the others.
+        copies: how many variants of an example are drawn in a step. Its gradient is the mean over
+            them, clipped as one vector: they cost time, not epsilon (De et al. 2022).
+        public: examples that are no secret, as (inputs, targets) or as a dataset, for a clipping
+            that is refreshed; see `RefreshedHybridClip`. Random labels do, if they have none.
+        ema: decay of a moving average of the weights, such as 0.999; see `averaged`.
+        callbacks: are told about the course of the run, by the first process alone and with the
+            losses of its share.
+        device: where the model and batches are moved.
+        generator: of choices and noise, by default the secure one.
+        backend: of `PrivateGradient`.
+        checkpoint_every: write a checkpoint after so many steps,
+        checkpoint_seconds: and after so much time.
+        log_private_metrics: write losses of private batches to `private.csv` in `run_dir`.
+        progress: show the course of the run, if standard error is a terminal.
+        names: a title, an owner and the name of the dataset, for the record of the run in its
+            result; they are published with it.
+
+    **Guarantee**: every update is the plan's: batches as its sampling draws them, clipped
+    gradients, noise once, division by the expected batch size; it is written to the ledger before
+    it can be seen. What was written cannot be undone: steps that are repeated after a crash count
+    again, and training stops where the plan's epsilon would be exceeded.
+
+    Raises:
+        UnsoundConfiguration: if model, optimizer or scheduler cannot be used with privacy.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from torch.utils.data import TensorDataset
+        >>> from taut.training import FlatClip, Plan, PrivateTrainer
+        >>> data = TensorDataset(torch.randn(200, 4), torch.randint(0, 2, (200,)))
+        >>> plan = Plan(
+        ...     examples=200, batch_size=50, epochs=2, epsilon=3, delta=1e-3,
+        ...     clipping=FlatClip(1.0),
+        ... )
+        >>> trainer = PrivateTrainer(nn.Linear(4, 2), nn.CrossEntropyLoss(), plan)
+        >>> result = trainer.fit(data)
+        >>> result.steps, result.epsilon.upper <= 3
+        (8, True)
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: Any,
+        plan: Plan,
+        *,
+        optimizer: Optimizer | Callable[[list[Tensor]], Optimizer] | None = None,
+        scheduler: LRScheduler | Callable[[Optimizer], LRScheduler] | None = None,
+        run_dir: str | os.PathLike[str] | None = None,
+        max_physical_batch_size: int | None = None,
+        num_workers: int = 0,
+        collate_fn: Collate | None = None,
+        augment: Augment | None = None,
+        copies: int = 1,
+        public: Any = None,
+        ema: float | None = None,
+        callbacks: Sequence[Callback] = (),
+        device: torch.device | str | None = None,
+        generator: RandomSource | None = None,
+        backend: Backend = "auto",
+        checkpoint_every: int | None = None,
+        checkpoint_seconds: float = 60.0,
+        log_private_metrics: bool = False,
+        progress: bool = True,
+        names: Mapping[str, str | None] | None = None,
+    ) -> None:
+        if not isinstance(plan, Plan):
+            raise validate.WrongType(f"plan must be a Plan, got plan={plan!r}")
+        model = unwrapped(model)
+        check_detached(model)
+        self.plan = plan
+        self.device = None if device is None else torch.device(device)
+        self.model = model if self.device is None else model.to(self.device)
+        self._sampling_bits, self._noise_bits = split(generator)
+        sizes = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
+        self.optimizer = mixed(
+            optimizer_of(model, optimizer), plan, sizes, self._noise_bits, Processes.current()
+        )
+        self.scheduler = scheduler_of(self.optimizer, scheduler)
+        self.average = None if ema is None else MovingAverage(model, ema)
+        self.step = 0
+        """How many updates the model has had."""
+        self.ledger: RunLedger | None = None
+        """What was spent, once training has begun."""
+        self._augment = Augmentation.of(augment, copies)
+        self._gradient = PrivateGradient(
+            model,
+            plan.clipping,
+            noise=plan.noise(sizes),
+            expected_batch_size=plan.batch_size,
+            generator=self._noise_bits,
+            backend=backend,
+            copies=copies,
+        )
+        self._public = public
+        self.refresh = refresh_of(
+            plan, self._gradient, public, collate_fn=collate_fn, device=self.device
+        )
+        """When the clipping was last refreshed and how long that took; None if it is fixed."""
+        self._processes = self._gradient.processes
+        if self._gradient.is_sharded:
+            refuse_for_shards(mixing=plan.mixing is not None, run_dir=run_dir is not None)
+        self._files = RunFiles(
+            run_dir,
+            plan,
+            every=checkpoint_every,
+            seconds=checkpoint_seconds,
+            processes=self._processes,
+        )
+        self._loading: dict[str, Any] = {
+            "max_physical_batch_size": examples_within(max_physical_batch_size, copies),
+            "num_workers": num_workers,
+            "collate_fn": collate_fn,
+        }
+        if num_workers:
+            self._loading["worker_init_fn"] = leave_interrupts_to_parent
+        self._loss_fn = loss_fn
+        self._losses: LossFunction | None = None
+        self._labels: LabelRange | None = None
+        is_first = self._processes.is_first
+        self._callbacks = [*callbacks, *self._logs(log_private_metrics)] if is_first else []
+        self._progress = progress and is_first
+        self._names = checked_names(names or {})
+        self._dropped = self._dropped_now = 0  # examples that contributed nothing
+
+    @classmethod
+    def resume(
+        cls, run_dir: str | os.PathLike[str], model: nn.Module, loss_fn: Any, **arguments: Any
+    ) -> Self:
+        """Return a trainer for the run in a directory, with its plan; `fit` goes on with it.
+
+        Args:
+            run_dir: of the run.
+            model: of the same architecture; its weights are replaced by those of the checkpoint.
+            loss_fn: as before.
+            arguments: as before; optimizer and scheduler must be of the same kind.
+        """
+        return cls(model, loss_fn, RunFiles.plan_of(run_dir), run_dir=run_dir, **arguments)
+
+    def fit(self, dataset: Any, *, resume: Literal["auto", "never"] = "auto") -> TrainingResult:
+        """Train until the steps of the plan are taken, or its budget is spent.
+
+        Args:
+            dataset: anything with `__len__` and `__getitem__`, of inputs and targets.
+            resume: "auto" goes on with the run in `run_dir`, if there is one; "never" refuses.
+
+        Raises:
+            UnsoundConfiguration: if another process trains in `run_dir`, or the first batch shows
+                that the model cannot be trained with privacy.
+            BudgetExceeded: if this trainer has already spent what was planned.
+            ValueError: for data that the model or the loss cannot use.
+            KeyboardInterrupt: if the run was interrupted by Ctrl-C (SIGINT). The step that was
+                going on is finished first and, with a `run_dir`, a checkpoint is written: the next
+                `fit` goes on from there, and no step is lost. A second Ctrl-C stops at once.
+            SystemExit: in the same way with exit code 143, if it was asked to end (SIGTERM).
+        """
+        if resume not in ("auto", "never"):
+            raise ValueError(f"resume must be 'auto' or 'never', got resume={resume!r}")
+        with Interrupts(self._processes, self._gradient.parameters[0].device) as interrupts:
+            loader = self._loader(dataset)
+            self._prepare(dataset)
+            stopped = self._carried_out(loader, resume, interrupts)
+            result = None if stopped else self._ended()
+        if result is None or interrupts.was_asked:
+            interrupts.do(f"stopped after step {self.step} of {self.plan.steps}")
+        return result
+
+    def check(self, dataset: Any) -> None:
+        """Check all that the first step checks, with examples of the dataset; take no step.
+
+        Args:
+            dataset: as for `fit`.
+
+        **Guarantee**: nothing is released and nothing is counted: gradients are computed, compared
+        and forgotten, and weights stay as they are. What is refused may depend on examples, as in
+        `fit`: messages are for their owner.
+
+        Raises:
+            UnsoundConfiguration: if the model cannot be trained with privacy.
+            ValueError: for data that the model or the loss cannot use.
+        """
+        self._loader(dataset)
+        self._prepare(dataset)
+        most, collate = (self._loading[n] for n in ("max_physical_batch_size", "collate_fn"))
+        batch = first_examples(dataset, self.plan.batch_size, most, collate)
+        self.model.train()
+        with torch.random.fork_rng():
+            self._renew_clipping()
+            try:
+                self._accumulate(MicroBatch(batch, 1, 0, is_last=True))
+            finally:
+                self._gradient.discard()
+
+    def evaluate(
+        self, dataset: Any, *, averaged: bool | None = None, batch_size: int = 1024
+    ) -> Evaluation:
+        """Return loss and accuracy on examples that are public or held out.
+
+        Args:
+            dataset: on examples of the training set the answer is not covered by the promise.
+            averaged: use the moving average of the weights; by default if there is one.
+            batch_size: how many examples are computed at a time.
+        """
+        self._prepare(dataset)
+        assert self._losses is not None
+        use = self.average is not None if averaged is None else averaged
+        with self.averaged() if use else nullcontext():
+            return evaluate(
+                self.model,
+                dataset,
+                self._losses,
+                batch=batch_size,
+                collate_fn=self._loading["collate_fn"],
+                device=self.device,
+            )
+
+    @contextmanager
+    def averaged(self) -> Iterator[nn.Module]:
+        """Give the model its averaged weights inside of the block, to save or to evaluate it."""
+        if self.average is None:
+            raise ValueError("there is no average of weights; make the trainer with ema=0.999")
+        with self.average.applied():
+            yield self.model
+
+    # --- before the first step -----------------------------------------------------------------
+
+    def _loader(self, dataset: Any) -> PrivateLoader:
+        refuse_private(self._public, dataset)
+        return PrivateLoader(
+            dataset,
+            self.plan,
+            steps=self.plan.steps,
+            generator=self._sampling_bits,
+            **self._loading,
+        )
+
+    def _logs(self, private: bool) -> Iterator[Callback]:
+        directory = self._files.directory
+        if private:
+            if directory is None:
+                raise ValueError("log_private_metrics=True needs a run_dir to write to")
+            yield CSVLog(directory / "private.csv", private=True)
+
+    def _prepare(self, dataset: Any) -> None:
+        """Find out about the loss function, from what the model says about a few examples."""
+        if self._losses is not None:
+            return
+        self._losses, self._labels = recognised(
+            self._loss_fn, self.model, dataset, self._loading["collate_fn"], self.device
+        )
+
+    def _state(self, loader: PrivateLoader, ledger: RunLedger) -> RunState:
+        return RunState(
+            self.plan,
+            ledger,
+            self.model,
+            self.optimizer,
+            self.scheduler,
+            self.average,
+            loader,
+            self._noise_bits,
+            self._processes,
+            self._gradient,
+            self.refresh,
+            self._losses,
+        )
+
+    def _restored(self, state: RunState, resume: str) -> bool:
+        """Load the checkpoint, if there is one; return whether training is already over."""
+        saved = self._files.checkpoint()
+        if resume == "never" and (saved is not None or state.ledger.steps):
+            raise ValueError(
+                f"run_dir={str(self._files.directory)!r} holds a run; go on with resume='auto', or "
+                "use another directory"
+            )
+        if saved is not None:
+            state.check(saved)
+        if saved is not None and saved["step"] >= self.step:
+            self.step = state.load(saved)
+            return self.step >= self.plan.steps
+        if self.step >= self.plan.steps:
+            raise BudgetExceeded(
+                f"all {self.plan.steps} steps of the plan were taken; make a new plan, whose loss "
+                "adds to that of this one"
+            )
+        state.loader.load_state_dict({"steps": self.step, "generator": None})
+        return False
+
+    # --- training ------------------------------------------------------------------------------
+
+    def _carried_out(self, loader: PrivateLoader, resume: str, interrupts: Interrupts) -> bool:
+        """Take the steps that are left; return whether the run was stopped before the last."""
+        self.ledger = self._files.ledger()
+        began, stopped = None, False
+        try:
+            state = self._state(loader, self.ledger)
+            if not self._restored(state, resume):
+                began = self.step
+                self._say_where(began)
+                stopped = self._train(state, interrupts)
+        finally:
+            has_moved = stopped and self.step != began
+            self._files.close(self.ledger, interrupted_after=self.step if has_moved else None)
+        return stopped
+
+    def _say_where(self, step: int) -> None:
+        assert self.ledger is not None
+        if self.ledger.steps:
+            _LOG.info(
+                "going on after step %d of %d; %d steps count so far",
+                step,
+                self.plan.steps,
+                self.ledger.steps,
+            )
+
+    def _train(self, state: RunState, interrupts: Interrupts) -> bool:
+        self.model.train()
+        self._gradient.discard()
+        self._renew_clipping()
+        audience = Audience(self, self._callbacks, self.plan, state.ledger, progress=self._progress)
+        total, seen = 0.0, 0
+        try:
+            if interrupts.stop():
+                return True
+            for part in state.loader.microbatches():
+                total, seen = total + self._accumulate(part), seen + part.size
+                if not part.is_last:
+                    continue
+                if not self._update(state.ledger):
+                    break
+                self._renew_clipping()
+                self._files.save(self.step, lambda: state.saved(self.step))
+                mean = total / seen if seen else None
+                audience.step_ended(mean, self._dropped_now, self._gradient.clipping_norm)
+                total, seen = 0.0, 0
+                if interrupts.stop() and self.step < self.plan.steps:
+                    self._files.save(self.step, lambda: state.saved(self.step), now=True)
+                    self._tell_of_interrupt()
+                    return True
+        finally:
+            audience.close()
+        self._files.save(self.step, lambda: state.saved(self.step), now=True)
+        return False
+
+    def _tell_of_interrupt(self) -> None:
+        for callback in self._callbacks:
+            callback.on_interrupt(self)
+
+    def _ended(self) -> TrainingResult:
+        """Write down what the run promises."""
+        assert self.ledger is not None
+        result = TrainingResult.of(
+            self.plan,
+            self.ledger.history,
+            steps=self.step,
+            is_secure=self._noise_bits.secure,
+            dropped_examples=self._dropped,
+        )
+        record = self._files.finished(result) or RunRecord.now(self._names)
+        result = replace(result, record=record)
+        self._files.save_result(result)
+        for callback in self._callbacks:
+            callback.on_fit_end(self, result)
+        return result
+
+    def _renew_clipping(self) -> None:
+        if self.refresh is not None and self.refresh.is_due(self.step):
+            assert self._losses is not None
+            self.refresh.renew(self.step, self._losses)
+
+    def _accumulate(self, part: MicroBatch) -> float:
+        """Absorb a physical batch; return the sum of its losses."""
+        self._gradient.begin()
+        if part.is_empty:
+            return 0.0
+        assert self._losses is not None
+        assert self._labels is not None
+        inputs, targets = inputs_and_targets(part.data, self.device)
+        check_finite(inputs)
+        self._labels.check(targets)
+        if self._augment is not None:
+            inputs = self._augment(inputs)
+        losses = self._gradient.accumulate_batch(inputs, targets, self._losses)
+        return float(losses.sum())
+
+    def _update(self, ledger: RunLedger) -> bool:
+        """Take a step, unless steps that were repeated after a crash have used up the budget."""
+        self._gradient.check_optimizer(self.optimizer)
+        try:
+            ledger.record(self.step)
+        except BudgetExceeded:
+            self._gradient.discard()
+            return False
+        self._dropped_now = self._gradient.dropped
+        self._dropped = warn_of_dropped(self._dropped, self._dropped_now)
+        self._gradient.finish()
+        self.optimizer.step()
+        if self.scheduler is not None:
+            self.scheduler.step()
+        if self.average is not None:
+            self.average.update()
+        self.step += 1
+        return True

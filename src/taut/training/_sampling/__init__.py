@@ -1,0 +1,1 @@
+"""Which examples, and which coordinates, a step looks at."""

@@ -1,0 +1,1 @@
+"""One private gradient: clip, sum, add noise once, divide."""

@@ -1,0 +1,391 @@
+"""The private gradient: examples clipped and summed, noise added once, divided by a constant."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from taut._base import validate
+from taut.errors import UnsoundConfiguration
+from taut.noise import RandomSource, default_generator
+from taut.training._clipping.clipping import Clipping
+from taut.training._clipping.quantile import CountedNoise
+from taut.training._gradients.copies import MeanOverCopies, OnCopies, check_copies
+from taut.training._gradients.layers.records import Record
+from taut.training._gradients.materialised import Materialised
+from taut.training._gradients.self_check import check_examples, check_losses, sum_of_squares
+from taut.training._gradients.suitable import check_model
+from taut.training._gradients.tape import Backend, NotExamples, Tape, tape_for
+from taut.training._noise.step_noise import StepNoise
+from taut.training._parallel.processes import Processes
+from taut.training._parallel.reduction import Sharded, reduction_for, unwrapped
+from taut.training._sampling.masks import Masks
+from taut.training._step.clipped_sum import VotingSum, clipped_sum
+from taut.training._step.fitting_noise import checked_noise
+from taut.training._step.optimizer_checks import check_parameters
+from taut.training._tensors.examples import LossFunction, apply, batch_size
+
+__all__ = ["PrivateGradient"]
+
+_LOG = logging.getLogger(__name__)
+_ROUNDING = 1 + 1e-4  # norms and sums in float32 are off by less
+
+
+class PrivateGradient:
+    """Turns the examples of one logical batch into the `grad` of every trainable parameter.
+
+    Args:
+        model: what is trained; also in DistributedDataParallel, or after `fully_shard`.
+        clipping: what is done to one example's gradient.
+        scales: the standard deviation of the noise in every group of the clipping;
+        noise: or instead the noise of a plan, `plan.noise(sizes)`; needed if the bound changes from
+            step to step, as that of `QuantileClip` does, or if coordinates are sampled.
+        expected_batch_size: what the noisy sum is divided by, whatever the batch holds. If the
+            noise is for sampled coordinates, their rate is a further divisor.
+        generator: where noise and masks come from, by default the secure generator.
+        backend: "bookkeeping" records the model's layers and is the faster; "materialised" serves
+            every model that `torch.func` does, through `accumulate_batch` alone; "auto" takes the
+            first if all trainable parameters belong to layers that can be recorded, and changes to
+            the second if `accumulate_batch` meets a layer without an axis of examples.
+        compile: hand the materialised back end to `torch.compile`.
+        self_check: compare the first batch with plain autograd, and its examples with each other.
+        copies: how many augmented copies every example has: `accumulate_batch` then takes inputs of
+            shape (examples, copies, ...). The gradient of an example is the mean over its copies,
+            which is clipped as one vector (De et al. 2022).
+        process_group: of the processes that train together, by default all of them if
+            torch.distributed is initialised. Every process must call `finish` once for each logical
+            batch, and have examples that no other has.
+
+    `accumulate_batch`, `accumulate` or `absorb` take one physical batch after the other; `finish`
+    adds the noise and sets `grad`.
+
+    Raises:
+        UnsoundConfiguration: if the model mixes examples or cannot be recorded; also later, when a
+            batch shows it.
+
+    **Guarantee**: `finish` releases a sum over examples in the sensitivity set of the clipping plus
+    normal noise that does not depend on it; the realised batch size enters nowhere else. An example
+    whose gradient is not finite contributes zero. Sums of several processes are added up before
+    noise is drawn, once for all of them. Row i of every call of the model within a physical batch,
+    and of every layer, must belong to example i: a second call with the rows in another order would
+    let one example into the gradients of two, which no check of a single call can see.
+
+    Example:
+        >>> import torch
+        >>> from torch.nn.functional import cross_entropy
+        >>> from taut.training import FlatClip, PrivateGradient
+        >>> model = torch.nn.Linear(4, 2)
+        >>> step = PrivateGradient(model, FlatClip(1.0), scales=[1.1], expected_batch_size=8)
+        >>> x, y = torch.randn(7, 4), torch.zeros(7, dtype=torch.long)
+        >>> losses = step.accumulate_batch(
+        ...     x, y, lambda outputs, targets: cross_entropy(outputs, targets, reduction="none")
+        ... )
+        >>> step.finish()
+        >>> model.weight.grad.shape
+        torch.Size([2, 4])
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        clipping: Clipping,
+        *,
+        scales: Sequence[float] | None = None,
+        noise: StepNoise | None = None,
+        expected_batch_size: float,
+        generator: RandomSource | None = None,
+        backend: Backend = "auto",
+        compile: bool = False,  # noqa: A002
+        self_check: bool = True,
+        copies: int = 1,
+        process_group: Any = None,
+    ) -> None:
+        self.model = unwrapped(model)
+        check_model(self.model)
+        if not any(p.requires_grad for p in self.model.parameters()):
+            raise ValueError("model has no trainable parameters; set requires_grad on some")
+        self.processes = Processes.current(process_group)
+        self._reduction = reduction_for(self.model, self.processes)
+        with self._reduction.whole() as parameters:
+            self._names: dict[Tensor, str] = {p: name for name, p in parameters.items()}
+            self._copies = validate.positive_integer(copies=copies)
+            self._tape = tape_for(self.model, backend, self._copies)
+        self._parameters: list[Tensor] = list(self._names)
+        self.clipping = clipping
+        groups = clipping.groups(list(self._names.values()))
+        self._step_noise = self._noise_for(clipping, groups, scales, noise)
+        self._called: Callable[..., Any] = self.model
+        if self._copies > 1:
+            self._called = OnCopies(self.model, self._copies)
+        given = default_generator() if generator is None else generator
+        if given.secure:
+            given.bytes(1)  # a source that fails should do so before it is trusted
+        kept = self._step_noise.coordinate_rate
+        self._expected = validate.positive(expected_batch_size=expected_batch_size) * kept
+        self._generator = self._reduction.source(given)
+        self.masks = Masks(kept, self.processes.own(given)) if kept < 1 else None
+        """What samples coordinates, where the noise is for it; every process masks its rows."""
+        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected, self.masks)
+        settings = (repr(clipping), repr(self._step_noise), self._expected)
+        self.processes.check_same("clipping, noise and expected batch size", settings)
+        self._to_check = self_check
+        self._may_change = backend == "auto"
+        self._materialised = Materialised(self.model, compile=compile, copies=self._copies)
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """Whose `grad` is set."""
+        return list(self._reduction.trained.values())
+
+    @property
+    def dropped(self) -> int:
+        """Examples of this logical batch that contributed zero; not for publication."""
+        return self._sum.dropped
+
+    @property
+    def clipping_norm(self) -> float | None:
+        """What the next logical batch is clipped to, if that changes; public. None otherwise."""
+        return self._sum.norm
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what changes from step to step and is not in the model; all of it is public."""
+        return {"clipping_norm": self.clipping_norm}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state, in all processes from the same.
+
+        A bound that changes begins anew after a state in which it was constant.
+
+        Raises:
+            UnsoundConfiguration: if processes differ, since an example could then be clipped to
+                another bound than noise is drawn for.
+        """
+        norm = state["clipping_norm"]
+        self.processes.check_same("the clipping norm", norm)
+        if isinstance(self._sum, VotingSum) and norm is not None:
+            self._sum.norm = validate.positive(clipping_norm=norm)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether processes keep parts of the parameters."""
+        return isinstance(self._reduction, Sharded)
+
+    @property
+    def backend(self) -> Backend:
+        """The back end that is used."""
+        return "materialised" if self._tape is None else "bookkeeping"
+
+    @property
+    def tape(self) -> Tape:
+        """The tape of the book-keeping back end."""
+        if self._tape is None:
+            raise UnsoundConfiguration(
+                "this model is served by the materialised back end, which needs the inputs and "
+                "the loss function: call accumulate_batch(inputs, targets, loss_fn)"
+            )
+        return self._tape
+
+    def accumulate_batch(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
+        """Absorb the gradients of one physical batch, and return its losses.
+
+        Args:
+            inputs: one tensor, or a tuple or mapping of arguments, examples first in all tensors,
+                and then their copies, if there are several.
+            targets: given to the loss function, examples first; None if it needs none.
+            loss_fn: takes outputs and targets, and returns one loss per example.
+        """
+        self.begin()
+        batch = batch_size(inputs)
+        if batch == 0:
+            return torch.zeros(0, device=self._sum.device)
+        losses = self._of_examples(inputs, loss_fn)
+        if self._tape is None:
+            return self._write_out(inputs, targets, losses)
+        try:
+            if self._to_check:
+                self.check(inputs, targets, loss_fn)
+            return self.accumulate(lambda: losses(apply(self._called, inputs), targets))
+        except NotExamples as problem:
+            if not self._may_change:
+                raise
+            # Nothing of this batch is in the sum: layers are looked at before.
+            _LOG.info("gradients are written out one by one from now on: %s", problem)
+            self._tape = None
+            return self._write_out(inputs, targets, losses)
+
+    def _of_examples(self, inputs: Any, loss_fn: LossFunction) -> LossFunction:
+        """Return the loss of examples, and refuse inputs without their copies."""
+        if self._copies == 1:
+            return loss_fn
+        check_copies(inputs, self._copies)
+        return MeanOverCopies(loss_fn, self._copies)
+
+    def _write_out(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
+        losses = []
+        for records, values in self._materialised.records(inputs, targets, loss_fn):
+            self._sum.add(records, len(values))
+            losses.append(values)
+        return torch.cat(losses)
+
+    def accumulate(self, losses: Callable[[], Tensor]) -> Tensor:
+        """Run a forward pass that returns one loss per example, and absorb its gradients.
+
+        With several copies, rows of the pass are the copies of the first example, then those of the
+        second; losses are means over the copies of an example.
+        """
+        self.begin()
+        with self.tape.recording():
+            values = losses()
+        if values.dim() != 1:
+            raise ValueError(
+                f"losses must be one per example, got shape {tuple(values.shape)}; use "
+                "reduction='none' and sum over all axes but the first"
+            )
+        if self._to_check and len(values):
+            check_losses(self.tape, self._names, values)
+            self._to_check = len(values) < 2
+        if len(values):
+            torch.autograd.backward(values.sum())
+        self.absorb(len(values))
+        return values.detach()
+
+    def absorb(self, batch: int, *, scale: float = 1.0) -> None:
+        """Clip what the tape holds of the last backward pass, and add it to the sum.
+
+        Args:
+            batch: the number of examples in that pass.
+            scale: what gradients are multiplied with first: the batch size, if the loss was a mean.
+        """
+        if batch == 0:
+            self.tape.clear()
+            return
+        records = self.tape.records(batch)
+        if len(records) != len(self._parameters):
+            self._refuse_missing(records)
+        for parameter in self._parameters:
+            if parameter.grad is not None:
+                raise UnsoundConfiguration(
+                    f"parameter {self._names[parameter]!r} also got a gradient outside of its "
+                    "layer, such as from a penalty in the loss; use the optimizer's weight_decay, "
+                    "and parameters only through their layers"
+                )
+        self._sum.add(records, batch, scale)
+
+    def begin(self) -> None:
+        """Begin a logical batch, if it has not begun; every other method does so as well.
+
+        Call it for a process without examples if processes talk before `finish`, as they do to
+        count a step: parameters that are sharded are gathered here.
+        """
+        self._reduction.begin()
+
+    def discard(self) -> None:
+        """Forget what was absorbed since the last `finish`, as if no example had been seen."""
+        self._sum.clear()
+        if self._tape is not None:
+            self._tape.clear()
+
+    def check(self, inputs: Any, targets: Any = None, loss_fn: LossFunction | None = None) -> None:
+        """Compare a few examples with plain autograd, and with each of them alone.
+
+        `accumulate_batch` does so with its first batch; those who run forward and backward passes
+        of their own call this once. A batch of one example leaves the check to the next.
+
+        Args:
+            inputs: of some examples.
+            targets: for the loss function.
+            loss_fn: by default the sum of squares of all outputs.
+
+        Raises:
+            UnsoundConfiguration: if gradients differ, naming the parameter.
+        """
+        loss = self._of_examples(inputs, sum_of_squares if loss_fn is None else loss_fn)
+        check_examples(
+            self.model, self.tape, self._names, inputs, targets, loss, forward=self._called
+        )
+        self._to_check = self._to_check and batch_size(inputs) < 2
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        """Add noise to the sum, divide, and set the gradients; the next logical batch begins."""
+        votes = self._sum.votes
+        self._reduction.finish(self._sum.taken(), self._noise)
+        if votes is not None:
+            self._move_norm(votes)
+
+    def exchange(self, clipping: Clipping, noise: StepNoise) -> None:
+        """Clip and add noise in another way from the next logical batch on.
+
+        Args:
+            clipping: must not depend on private examples but through what was released.
+            noise: of that clipping, at the multiplier that the steps are accounted with.
+
+        Raises:
+            UnsoundConfiguration: within a logical batch, whose examples would be clipped in two
+                ways and hidden by noise for one.
+        """
+        if not self._sum.is_empty:
+            raise UnsoundConfiguration(
+                "clipping cannot be exchanged within a logical batch; call finish() or discard() "
+                "first"
+            )
+        if noise.coordinate_rate != self._step_noise.coordinate_rate:
+            raise UnsoundConfiguration(
+                f"noise is for coordinates sampled at {noise.coordinate_rate:g}, and masks are "
+                f"drawn at {self._step_noise.coordinate_rate:g}; give the noise of the plan"
+            )
+        groups = clipping.groups(list(self._names.values()))
+        self._step_noise = self._noise_for(clipping, groups, None, noise)
+        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected, self.masks)
+        self.clipping = clipping
+        self.processes.check_same("clipping and noise", (repr(clipping), repr(noise)))
+
+    def check_optimizer(self, optimizer: Optimizer) -> None:
+        """Refuse an optimizer whose parameters are not exactly those that get a gradient here."""
+        check_parameters(self._reduction.named_parameters(), optimizer, self.parameters)
+
+    def _refuse_missing(self, records: Mapping[Tensor, Record]) -> None:
+        for parameter in self._parameters:
+            if parameter not in records:
+                raise UnsoundConfiguration(
+                    f"parameter {self._names[parameter]!r} got no gradient from this batch; freeze "
+                    "it with requires_grad_(False) if the loss does not depend on it, or call its "
+                    "layer (not a function on its weight) in the forward pass"
+                )
+        raise UnsoundConfiguration(
+            "a parameter became trainable after PrivateGradient was made; make a new one"
+        )
+
+    def _move_norm(self, votes: Tensor) -> None:
+        """Release what was counted, and clip the next logical batch to the bound it leads to."""
+        assert isinstance(self._sum, VotingSum)
+        noise = self._step_noise
+        assert isinstance(noise, CountedNoise)
+        draw = partial(noise.draw_count, self._generator, factor=_ROUNDING, like=votes)
+        self._sum.move(float(self._reduction.released(votes, draw)))
+
+    def _noise(self, shapes: Sequence[torch.Size]) -> list[Tensor]:
+        """Return noise for every parameter."""
+        return self._step_noise.draw(
+            shapes,
+            self._generator,
+            factor=_ROUNDING / self._expected * (self._sum.norm or 1.0),
+            dtype=self._sum.dtype,
+            device=self._sum.device,
+        )
+
+    def _noise_for(
+        self,
+        clipping: Clipping,
+        groups: Sequence[int],
+        scales: Sequence[float] | None,
+        noise: StepNoise | None,
+    ) -> StepNoise:
+        sizes = [parameter.numel() for parameter in self._parameters]
+        return checked_noise(clipping, groups, sizes, scales, noise, is_sharded=self.is_sharded)

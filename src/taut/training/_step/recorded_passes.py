@@ -1,0 +1,160 @@
+"""Passes of the user's own loop, recorded from the moment the model is called."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from taut.errors import UnsoundConfiguration
+from taut.training._gradients.self_check import check_examples
+from taut.training._step.private_gradient import PrivateGradient
+from taut.training._tensors.examples import batch_size
+
+__all__ = ["RecordedPasses", "check_detached"]
+
+_ATTACHED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+
+
+def check_detached(model: nn.Module) -> None:
+    """Refuse a model whose passes are already recorded."""
+    if model in _ATTACHED:
+        raise UnsoundConfiguration(
+            "this module is already private; call remove() of its optimizer first"
+        )
+
+
+class _Hook:
+    """A hook of the module itself: copies of the module, also in files, get one without effect.
+
+    What it leads to holds sums of gradients without noise, which must not get into a file.
+    """
+
+    def __init__(self, call: Callable[..., None]) -> None:
+        self._call = call
+
+    def __call__(self, *args: Any) -> None:
+        self._call(*args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Hook, (_do_nothing,)
+
+
+def _do_nothing(*_: Any) -> None:
+    return None
+
+
+class RecordedPasses:
+    """Records every call of a model in training mode, and gives what was recorded to the gradient.
+
+    Args:
+        gradient: of the model.
+        is_mean: whether losses are means over the batch, so that gradients of examples are that
+            much smaller.
+
+    What a backward pass leaves is taken at the next call or at the step, whichever is first, so
+    that never more than one pass is kept. Losses of several backward passes after one call add up
+    for every example before it is clipped.
+    """
+
+    def __init__(self, gradient: PrivateGradient, *, is_mean: bool) -> None:
+        model = gradient.model
+        check_detached(model)
+        self._gradient = gradient
+        self._tape = gradient.tape
+        self._is_mean = is_mean
+        self._open: AbstractContextManager[None] | None = None
+        self._size: int | None = None
+        self._is_absorbed = False
+        self._is_checked = False
+        self._is_checking = False
+        self._hooks = [
+            model.register_forward_pre_hook(_Hook(self._enter), with_kwargs=True),
+            model.register_forward_hook(_Hook(self._leave), always_call=True),
+        ]
+        _ATTACHED.add(model)
+
+    def expect(self, size: int) -> None:
+        """Take the next pass for that of a batch with so many examples."""
+        self._size, self._is_absorbed = size, False
+
+    def take(self) -> None:
+        """Clip and add what the pass of the expected batch left.
+
+        Raises:
+            UnsoundConfiguration: if there was none.
+        """
+        self._absorb()
+        if not self._is_absorbed:
+            raise UnsoundConfiguration(
+                "no gradients of examples were recorded for this batch: call the module itself, in "
+                "training mode (module.train()) and with gradients enabled, and loss.backward() "
+                "before optimizer.step()"
+            )
+        self._size = None
+
+    def forget(self) -> None:
+        """Drop a batch that was begun."""
+        self._gradient.discard()
+        self._size = None
+
+    def remove(self) -> None:
+        """Leave the model as it was."""
+        for hook in self._hooks:
+            hook.remove()
+        _ATTACHED.discard(self._gradient.model)
+
+    def _absorb(self) -> None:
+        if self._tape.is_empty:
+            return
+        if self._size is None:
+            self._tape.clear()
+            raise UnsoundConfiguration(
+                "gradients were computed from examples that the private loader did not hand out "
+                "for this step; iterate over the loader that make_private returned"
+            )
+        if self._is_absorbed:
+            self._tape.clear()
+            raise UnsoundConfiguration(
+                "a batch went through the model twice with a backward pass each: its examples "
+                "would count twice. Add the losses and call backward() once; to compute a batch in "
+                "parts, use max_physical_batch_size"
+            )
+        self._gradient.absorb(self._size, scale=float(self._size) if self._is_mean else 1.0)
+        self._is_absorbed = True
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._is_checking or self._open is not None:
+            return
+        if not module.training or not torch.is_grad_enabled():
+            return
+        self._absorb()
+        if not self._is_checked:
+            self._check(module, args, kwargs)
+        opened = self._tape.recording()
+        opened.__enter__()
+        self._open = opened
+
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        del module, args, output
+        if self._open is not None and not self._is_checking:
+            opened, self._open = self._open, None
+            opened.__exit__(*sys.exc_info())
+
+    def _check(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Compare a few examples with autograd and with each alone, before the first pass."""
+        names: dict[Tensor, str] = {p: n for n, p in module.named_parameters() if p.requires_grad}
+        forward: Any = lambda args, kwargs: module(*args, **kwargs)  # noqa: E731
+        inputs = {"args": args, "kwargs": kwargs}
+        self._is_checking = True
+        try:
+            check_examples(module, self._tape, names, inputs, forward=forward)
+        finally:
+            self._is_checking = False
+        self._tape.clear()
+        self._is_checked = batch_size(inputs) > 1  # one example alone cannot be compared
