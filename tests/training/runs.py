@@ -1,9 +1,9 @@
 """Small runs: data, models, plans, and the slow way to train."""
 
 import torch
+from oracles.gradients import clipped_sum, cross_entropy, loop
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from training.oracle import clipped_sum, cross_entropy, loop
 
 from taut.noise import SeededForExperiments
 from taut.training import FlatClip, IndependentNoise, Plan, make_private
