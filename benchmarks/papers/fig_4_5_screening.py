@@ -1,4 +1,4 @@
-"""Figure 4.5 of the thesis: epsilon of 8192 noisy screenings, printed and recomputed.
+"""Figure 4.5 of Zhu (2023): epsilon of 8192 noisy screenings, printed and recomputed.
 
     .venv/bin/python benchmarks/papers/fig_4_5_screening.py
 

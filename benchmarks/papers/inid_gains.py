@@ -1,4 +1,4 @@
-"""Gains of noise that follows a sensitivity profile, Section V of Muthukrishnan and Kalyani.
+"""Gains of noise that follows a sensitivity profile, Section V of Muthukrishnan and Kalyani (2025).
 
     .venv/bin/python benchmarks/papers/inid_gains.py
 

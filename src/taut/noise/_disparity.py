@@ -41,7 +41,7 @@ def disparity(widths: ArrayLike) -> Disparity:
 
     With M_p the sum of p-th powers, the gains are K M_2 / M_1^2 and K M_1^2 / M_{2/3}^3, and
     1 / dimension <= nu <= 1 / gain_gaussian <= 1 / gain_laplace <= 1: by Lyapunov's inequality
-    Laplace noise gains less (Muthukrishnan and Kalyani, Remark 5, says the opposite).
+    Laplace noise gains less (Muthukrishnan and Kalyani 2025, Remark 5, says the opposite).
 
     Example:
         >>> from taut.noise import disparity
@@ -82,7 +82,8 @@ def majorises(one: ArrayLike, other: ArrayLike) -> bool:
     """Say whether one vector majorises another: equal sums, and larger sums of its k largest.
 
     If ``one`` majorises ``other``, Laplace noise for a box with its widths has at most the error
-    (Muthukrishnan and Kalyani, Theorem 10); for Gaussian noise the squares have to (Theorem 9).
+    (Muthukrishnan and Kalyani 2025, Theorem 10); for Gaussian noise the squares have to (ibid.,
+    Theorem 9).
 
     Example:
         >>> from taut.noise import majorises

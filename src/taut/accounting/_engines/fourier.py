@@ -1,10 +1,10 @@
-"""The Analytical Fourier Accountant of Zhu, Dong and Wang (2022), for fidelity to the paper.
+"""The Analytical Fourier Accountant of Zhu, Dong and Wang (2022), for comparison.
 
 It inverts characteristic functions by Levy's formula: delta = 1 - F_P(e) - exp(e) F_Q(-e). The
 subtraction multiplies quadrature errors by exp(e): for a Gaussian with mu = 3 it returns 7.1e-4 at
 e = 25, where the truth is 1.2e-12; for 100 Laplace releases of scale 10 it returns -4.7e-4 at
 e = 3, where the truth is 1.2e-3. Its values are estimates, never guarantees; use it to reproduce
-the paper, and the certified engines for everything else.
+their numbers, and the certified engines for everything else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FADED = -60.0
 def afa_delta(
     forward: Sequence[tuple[Pair, int]], backward: Sequence[tuple[Pair, int]], epsilon: float
 ) -> float:
-    """Return the estimate of delta(epsilon) by Algorithm 1 and double quadrature.
+    """Return the estimate of delta(epsilon) by their Algorithm 1 and double quadrature.
 
     Args:
         forward: pairs (P, Q) with counts.
@@ -52,8 +52,8 @@ def _gauss_legendre() -> tuple[Vector, Vector]:
 
 
 def _levy_cdf(terms: Sequence[tuple[Pair, int]], at: float) -> float:
-    """Return P[L <= at] from the characteristic function of the loss (Theorem 3.3.9)."""
-    # The paper's substitution s = y / (1 - y^2) maps (0, 1) to the half line.
+    """Return P[L <= at] from the characteristic function of the loss (Zhu 2023, Theorem 3.3.9)."""
+    # Their substitution s = y / (1 - y^2) maps (0, 1) to the half line.
     node, weight = _gauss_legendre()
     y = 0.5 * _OUTER_REACH * (node + 1)
     s = y / (1 - y**2)

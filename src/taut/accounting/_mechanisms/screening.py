@@ -8,10 +8,11 @@ Bernoulli pairs, with p_t = Phi((t - threshold) / sigma):
 
     (p_t, p_{t+1}) and (p_{t+1}, p_t) for 0 <= t < k.
 
-*Renyi.* The divergence of order a is the maximum over the family (Zhu et al. 2020, Theorem 4.3.1 of
-the thesis, with t from 0: a sample may hold fewer than k records). A Poisson sample of rate r turns
-a pair (p, q), with and without the record, into ((1 - r) q + r p, q), again a Bernoulli pair; joint
-convexity covers the other records' sample, so the maximum over the family stays exact.
+*Renyi.* The divergence of order a is the maximum over the family (Zhu, Yu, Chandraker
+and Wang 2020; Zhu 2023, Theorem 4.3.1, with t from 0: a sample may hold fewer than k records). A
+Poisson sample of rate r turns a pair (p, q), with and without the record, into
+((1 - r) q + r p, q), again a Bernoulli pair; joint convexity covers the other records' sample, so
+the maximum over the family stays exact.
 
 *Hockey stick.* The points (q, p) of the family lie on the trade-off curve of the Gaussian with
 mu = 1/sigma. Their concave hull is the tight profile of one release; its pair is that Gaussian,
@@ -128,10 +129,10 @@ def noisy_screening(
         adjacency: any relation without sampling; add/remove, its halves or zero-out with it.
 
     **Guarantee**: the largest Renyi divergence over all counts, exact at every real order, sampled
-    or not (Zhu et al. 2020, with the range of counts and the sampling argument corrected; see
-    docs/errata.md). Ties in distance must be broken by a rule that looks at the records alone,
-    and fewer than k records must not be treated differently in public. The number of answers that
-    pass depends on the data: fix a cap in advance, or spend through a filter.
+    or not (Zhu, Yu, Chandraker and Wang 2020, with the range of counts and the sampling argument
+    corrected; see docs/errata.md). Ties in distance must be broken by a rule that looks at the
+    records alone, and fewer than k records must not be treated differently in public. The number of
+    answers that pass depends on the data: fix a cap in advance, or spend through a filter.
 
     Raises:
         ValueError: if a parameter is out of range.

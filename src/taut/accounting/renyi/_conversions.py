@@ -64,7 +64,7 @@ def epsilon_from_rdp(
 
     **Guarantee**: the adjacency, sampler and conditions are those of ``rdp``. Every order proves
     its value, so the search decides about tightness alone; values are rounded up. The form
-    printed in Zhu 2023, eps(a-1) for eps(a), is unsound (docs/errata.md).
+    printed in Zhu (2023), eps(a-1) for eps(a), is unsound (docs/errata.md).
 
     Example:
         >>> from taut.accounting import renyi

@@ -36,11 +36,12 @@ def poisson(curve: Curve, rate: float, *, method: str = "exact", tau: int | None
             orders of a pair of neighbours; a one-sided curve is not enough.
         rate: the probability with which every record takes part, independently of the others.
         method: ``"exact"``, the binomial sum (Zhu 2023, Theorem 2.3.4); ``"general"``, the same
-            with weight 3 on the terms from the third on (Theorem 2.3.1); ``"tau"``, with all but
-            ``tau`` terms at either end taking the divergence of one order (Theorem 2.3.7).
+            with weight 3 on the terms from the third on (ibid., Theorem 2.3.1); ``"tau"``, with all
+            but ``tau`` terms at either end taking the divergence of one order (ibid., Theorem
+            2.3.7).
         tau: how many terms keep their own divergence; needed by ``"tau"``, where the sum is exact
             if 2 tau is at least the order, and allowed with ``"general"``, where terms beyond
-            ``tau`` take the divergence of the order itself (Theorem 2.5.8).
+            ``tau`` take the divergence of the order itself (Zhu 2023, Theorem 2.5.8).
 
     Returns:
         A curve for real orders above one, infinity included. It asks ``curve`` at integer orders
@@ -55,9 +56,9 @@ def poisson(curve: Curve, rate: float, *, method: str = "exact", tau: int | None
     **Guarantee**: add/remove or zero-out, Poisson sampling, every mechanism, both directions, all
     orders. At integer orders the exact sum needs no condition on the mechanism
     (docs/theory/renyi.md), and it is attained if one pair attains ``curve`` at all integer orders
-    (Theorem 2.3.2): for Gaussian and Laplace noise and randomized response.
-    Between integers two chords of convex functions are used (ibid.). The other methods are never
-    smaller; they are baselines, and a shortcut for curves that are slow to evaluate.
+    (Zhu 2023, Theorem 2.3.2): for Gaussian and Laplace noise and randomized response. Between
+    integers two chords of convex functions are used (docs/theory/renyi.md). The other methods are
+    never smaller; they are baselines, and a shortcut for curves that are slow to evaluate.
 
     Example:
         >>> from taut.accounting import renyi

@@ -46,7 +46,7 @@ def _distance(without: Runs) -> Statistic:
 
 
 def _discriminant(without: Runs, including: Runs) -> Statistic:
-    """Return Fisher's linear discriminant (1936), with a ridge."""
+    """Return the linear discriminant of Fisher (1936), with a ridge."""
     shape = without.shape[1:]
     samples = [runs.reshape(len(runs), -1) for runs in (without, including)]
     means = [sample.mean(0) for sample in samples]

@@ -133,8 +133,8 @@ def public_subspaces(
     Raises:
         UnsoundConfiguration: for vectors that are neither public nor released.
         ValueError: if the ranks sum to more than the numerical rank of the vectors, where further
-            directions would be noise of the arithmetic (the document's own experiment asks for
-            3250 directions of 2000 vectors).
+            directions would be noise of the arithmetic (an experiment of Xiao, Wan and Devadas 2023
+            asks for 3250 directions of 2000 vectors).
 
     Example:
         >>> import numpy as np

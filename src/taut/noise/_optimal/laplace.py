@@ -101,8 +101,8 @@ def optimal_laplace(
 
     **Guarantee**: (epsilon, delta)-DP for the adjacency of the set. For ``delta=0`` the error is
     least among independent Laplace noise where `Certificate` has a gap of zero (Muthukrishnan and
-    Kalyani, Theorem 5 and equation (12), corrected for weights; levelling under a bound on l1 and
-    all else in docs/theory/laplace-noise.md). For ``delta > 0`` the certified epsilon of the
+    Kalyani 2025, Theorem 5 and equation (12), corrected for weights; levelling under a bound on l1
+    and all else in docs/theory/laplace-noise.md). For ``delta > 0`` the certified epsilon of the
     returned loss is within the promise, and the error is never above that for ``delta=0``.
 
     Raises:

@@ -83,7 +83,10 @@ class MaskedBlocks:
 
     @property
     def proportions(self) -> Vector:
-        """Scales that are best without masks, for multiplier one (Theorem 4.6)."""
+        """Scales that are best without masks, for multiplier one.
+
+        Xiao, Wan and Devadas (2023, Theorem 4.6).
+        """
         counted = np.sqrt(np.multiply(self.weights, self.ranks))
         radii = np.array(self.l2)
         scales: Vector = np.sqrt(radii * (radii @ counted) / counted)

@@ -20,7 +20,7 @@ def normal_tail_bounds(point: Fraction, bits: int) -> tuple[int, int]:
     """Return integers with low <= P(|Z| > point) 2^bits < high + 1, for Z normal and point > 0.
 
     The mass in between is 2 phi(point) times the sum of point^(2n+1) / (1 3 5 ... (2n+1)), whose
-    terms are all positive (Abramowitz and Stegun, 26.2.11).
+    terms are all positive (Abramowitz and Stegun 1964, 26.2.11).
     """
     half_square = point**2 / 2
     if half_square >= bits:  # the tail is at most exp(-half_square)

@@ -54,7 +54,7 @@ class Box(SensitivitySet):
 
     **Guarantee**: Gaussian noise for the box has variances proportional to the widths, and is of
     least total variance among all covariances (Xiao, Wan and Devadas 2023, Theorem 4.5;
-    Muthukrishnan and Kalyani, Theorem 4). With ``l2`` the widths are levelled first; that is
+    Muthukrishnan and Kalyani 2025, Theorem 4). With ``l2`` the widths are levelled first; that is
     again least among all covariances. With ``l1`` only the l2 norm that it implies is used.
 
     Example:

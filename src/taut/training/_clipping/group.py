@@ -65,8 +65,8 @@ class GroupClip(NormClipping):
 
     **Guarantee**: adding or removing one example changes the sum of clipped gradients by a member
     of `taut.noise.Blocks`; sum C_m^2 / sigma_m^2 <= 1 / z^2 (Xiao, Wan and Devadas 2023, Theorem
-    4.6; Muthukrishnan and Kalyani, section VI-C, with norms of groups clipped where the document
-    cuts every coordinate at C_m / sqrt(K_m): the same noise hides both). Importance never touches
+    4.6; Muthukrishnan and Kalyani 2025, section VI-C, who cut every coordinate at C_m / sqrt(K_m)
+    where norms of groups are clipped here: the same noise hides both). Importance never touches
     that constraint. Rounding as for `FlatClip`.
 
     Raises:

@@ -21,7 +21,7 @@ class MovingAverage:
         model: what is trained.
         decay: how much of the average stays at every update, in [0, 1); smaller at the beginning,
             (1 + t) / (10 + t) after t updates, so that the first weights are forgotten (De et al.
-            2022, "Unlocking high-accuracy differentially private image classification").
+            2022).
 
     **Guarantee**: post-processing of the updates; it costs no privacy.
     """

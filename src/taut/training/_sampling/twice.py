@@ -121,9 +121,10 @@ class TwiceSampling(PoissonSampling):
         return replace(self, blocks=None)
 
     def tuned(self, clipping: Clipping, steps: int, epsilon: float, delta: float) -> Self:
-        """Return the sampling with the least noise for several blocks (Theorem 5.6).
+        """Return the sampling with the least noise for several blocks.
 
-        Whatever shape the search returns, the plan accounts for it afterwards.
+        Whatever shape the search returns, the plan accounts for it afterwards (Xiao, Wan and
+        Devadas 2023, Theorem 5.6).
         """
         if self.blocks is None:
             return self
