@@ -1,6 +1,7 @@
 """What the README shows is what a reader gets."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from markdown_blocks import check_python_blocks, console_commands, lines
 
 README = Path(__file__).parents[1] / "README.md"
+RESULTS = README.parent / "docs" / "results.md"
 
 
 def test_python_blocks_print_what_the_readme_says():
@@ -29,3 +31,24 @@ def test_commands_print_what_the_readme_says(command, output, tmp_path):
         check=True,
     )
     assert lines(completed.stdout) == lines(output)
+
+
+def test_comparison_shows_what_was_measured():
+    shown = README.read_text(encoding="utf-8").partition("| tool |")[2]
+    rows = dict(
+        re.findall(r"^\| ((?:taut|dp-|Opacus|prv-)[^|]+?) \| (.+?) \|$", shown, re.MULTILINE)
+    )
+    assert rows == {tool: measured()[tool] for tool in rows}
+    assert len(rows) == 7
+
+
+def measured() -> dict[str, str]:
+    """Return upper bound, excess and time of every tool, of 10,000 steps of DP-SGD."""
+    section = RESULTS.read_text(encoding="utf-8").partition("| T = 10,000 ")[2]
+    found = {}
+    for line in section.partition("| T = 100,000 ")[0].strip().splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split("|")][-9:]
+        tool, _, upper, _, excess, _, seconds, *_ = cells
+        share, time = 100 * float(excess), 1000 * float(seconds)
+        found[tool] = f"{float(upper):.4f} | {share:.2g} % | {time:.0f} ms"
+    return found
