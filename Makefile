@@ -27,27 +27,27 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python $(COMPILE) $(VENV)/lib || true
 	@touch $@
 
-demo: $(READY) ## Train a private model of digits; its report lands in report/
+demo: $(READY) ## Train a private model of digits; its report is written to report/
 	@$(BIN)/python examples/demo.py
 
-test: $(READY) ## Lint, documentation, and all tests but the slow ones
+test: $(READY) ## Check style, build the documentation, run all but the slow tests
 	@$(MAKE) --no-print-directory -j2 lint docs
 	@$(BIN)/python -m pytest -q -n auto --dist loadgroup
 
-test-all: lint docs ## The same with the slow tests
+test-all: lint docs ## The same, including the slow tests
 	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'slow or not slow'
 
-lint: $(READY) ## Style, types and the direction of imports
+lint: $(READY) ## Check style, types and import layers
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-format: $(READY) ## Rewrite the code in the house style
+format: $(READY) ## Format the code
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-docs: $(READY) ## Build the documentation into site/, warnings are errors
+docs: $(READY) ## Build the documentation into site/; warnings are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # torch first and alone, as above.
@@ -62,6 +62,6 @@ $(BENCH_READY): pyproject.toml benchmarks/requirements.txt
 bench: $(BENCH_READY) ## Compare with other tools (BENCH=amplification or noise, ARGS=--help)
 	@$(BENCH_VENV)/bin/python benchmarks/$(BENCH).py $(ARGS)
 
-clean: ## Remove everything that was built, the environments included
+clean: ## Remove everything that was built, including the environments
 	rm -rf $(VENV) $(BENCH_VENV) build dist report site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
