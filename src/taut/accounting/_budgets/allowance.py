@@ -37,7 +37,7 @@ def budget_for(epsilon: float, delta: float, *, method: str = "gdp") -> float:
             (discrete Gaussian noise, say).
 
     **Guarantee**: steps chosen adaptively with total cost at most the budget are (epsilon,
-    delta)-DP: Smith and Thakurta 2022 for ``"gdp"``, Feldman and Zrnic 2021 for the others.
+    delta)-DP: Smith and Thakurta (2022) for ``"gdp"``, Feldman and Zrnic (2021) for the others.
 
     Raises:
         InfeasibleBudget: if no Renyi order proves anything at this epsilon.
@@ -88,7 +88,7 @@ def _gaussian_delta(mu: float, epsilon: float) -> float:
 def renyi_budgets(epsilon: float, delta: float, orders: Vector) -> Vector:
     """Return the divergence at each order that (epsilon, delta) allows.
 
-    The conversion of Canonne, Kamath and Steinke (2020), Proposition 12, solved for the divergence.
+    The conversion of Canonne, Kamath and Steinke (2020, Proposition 12), solved for the divergence.
     """
     value = epsilon - np.log1p(-1 / orders) + (math.log(delta) + np.log(orders)) / (orders - 1)
     budgets: Vector = value * np.where(value > 0, DOWN, 1.0)

@@ -69,8 +69,8 @@ class PrivacyFilter:
 
     **Guarantee**: whatever is released through :meth:`spend` is (epsilon, delta)-DP under
     ``adjacency`` in total, even if every loss and the decision to stop depend on all outputs so
-    far; they must not depend on private data otherwise. ``"gdp"``: Smith and Thakurta 2022,
-    Koskela, Tobaben and Honkela 2023. ``"renyi"``: Feldman and Zrnic 2021; several orders by a
+    far; they must not depend on private data otherwise. ``"gdp"``: Smith and Thakurta (2022),
+    Koskela, Tobaben and Honkela (2023). ``"renyi"``: Feldman and Zrnic (2021); several orders by a
     union over which of them fits (docs/theory/filters.md). How much was spent is a function of the
     outputs, so it is public.
 

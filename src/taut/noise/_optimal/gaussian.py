@@ -69,8 +69,8 @@ def optimal_gaussian(
     **Guarantee**: the loss is that of scalar Gaussian noise with the multiplier, for the adjacency
     of the set. The noise is of least error among all Gaussian noise for ``power=2``, and among
     noise independent along the axes otherwise, where `Certificate` has a gap of zero: Xiao, Wan and
-    Devadas (2023), Theorems 4.3, 4.5, 4.6; Muthukrishnan and Kalyani 2025, Theorem 4 and equation (9).
-    Levelling under a cap, and weights, are derived in docs/theory/gaussian-noise.md.
+    Devadas (2023, Theorems 4.3, 4.5, 4.6); Muthukrishnan and Kalyani (2025, Theorem 4 and equation
+    9). Levelling under a cap, and weights, are derived in docs/theory/gaussian-noise.md.
 
     With a basis, noise lies along its axes, and total variance (plain, or with weights of whole
     blocks) is least as above. Any other error is made by coordinates, in which the axes mix: then

@@ -1,7 +1,7 @@
 """Mixing of released weights: uniform noise between the last two states, and what it is worth.
 
-Xiao, Wan and Devadas 2022, "Differentially Private Deep Learning with ModelMix", as far as it is
-sound (docs/errata.md): no hidden state of an optimizer, every coordinate mixed, Poisson batches.
+The ModelMix of Xiao, Wan and Devadas (2022), as far as it is sound (docs/errata.md): no hidden
+state of an optimizer, every coordinate mixed, Poisson batches.
 """
 
 from __future__ import annotations

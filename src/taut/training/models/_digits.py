@@ -13,8 +13,8 @@ __all__ = ["TanhCNN", "mlp"]
 class TanhCNN(nn.Sequential):
     """Two convolutions and two linear layers with tanh between them; 26,010 parameters.
 
-    The network of Papernot et al. (2021, "Tempered sigmoid activations for deep learning with
-    differential privacy"): bounded activations keep gradients near the clipping norm.
+    The network of Papernot et al. (2021): bounded activations keep gradients near the clipping
+    norm.
 
     Args:
         classes: the number of classes.
