@@ -1,11 +1,26 @@
-"""What floating point can hide: errors of computed numbers."""
+"""What floating point can hide: errors of computed numbers, and factors that cover them.
+
+An ``ERROR`` is a small number, to be multiplied by a magnitude and added; a factor is near one, to
+be multiplied by. No name here means both.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["ROUNDING"]
+__all__ = ["DOWN", "RELATIVE_ERROR", "UP"]
 
 
-ROUNDING = 8 * float(np.finfo(np.float64).eps)
-"""Relative error allowed for one evaluation of a special function and one subtraction."""
+RELATIVE_ERROR = 8 * float(np.finfo(np.float64).eps)
+"""Bound on the relative error of one evaluation of a special function and one subtraction.
+
+NumPy and SciPy state at most 4 units in the last place for the functions used here (exp, log,
+expm1, log1p, ndtr, log_ndtr, erfcx, gammaln); each further operation adds half of one, so eight
+leave room for several. Sums of many terms multiply it by their number or their total size.
+"""
+
+UP = 1 + RELATIVE_ERROR
+"""Factor that makes a computed number, at most ``RELATIVE_ERROR`` off, not too small."""
+
+DOWN = 1 - RELATIVE_ERROR
+"""Factor that makes such a number not too large."""

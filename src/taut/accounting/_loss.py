@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from taut._base import validate
-from taut._base.floats import ROUNDING
+from taut._base.floats import UP
 from taut.accounting import _serialize
 from taut.accounting._adjacency import Adjacency, Half, as_adjacency, halves
 from taut.accounting._answers.answer import delta_bounds, epsilon_bounds
@@ -272,7 +272,7 @@ class PrivacyLoss:
             if t >= 1:
                 return delta_bounds(self._sums(), math.log(t), 1e-3).bounds.upper
             swapped = delta_bounds(self._sums(swap=True), -math.log(t), 1e-3).bounds.upper
-        return min((1 - t + t * swapped) * (1 + ROUNDING), 1.0)
+        return min((1 - t + t * swapped) * UP, 1.0)
 
     def tradeoff(self, fpr: float) -> float:
         """Return a certified lower bound on an attacker's miss rate at false-positive rate ``fpr``.

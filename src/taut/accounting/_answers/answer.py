@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taut._base.floats import ROUNDING
+from taut._base.floats import DOWN, RELATIVE_ERROR, UP
 from taut.accounting._answers.of_curves import DeltaWithCurves, EpsilonWithCurves
 from taut.accounting._answers.of_pairs import Answer, Curve, DeltaOfPairs, Engine, EpsilonOfPairs
 from taut.accounting._engines.bounds import Bounds
@@ -27,7 +27,7 @@ def epsilon_bounds(sums: Sequence[HalfSum], delta: float, tolerance: float) -> A
         rest = epsilon_bounds(main, delta, tolerance / 2)
         lower, upper = rest.bounds
         if dust <= tolerance / 2 * upper:
-            return Answer(Bounds(lower, (upper + dust) * (1 + ROUNDING)), rest.half, rest.engine)
+            return Answer(Bounds(lower, (upper + dust) * UP), rest.half, rest.engine)
     return _epsilon_bounds(sums, delta, tolerance)
 
 
@@ -44,10 +44,10 @@ def _epsilon_bounds(sums: Sequence[HalfSum], delta: float, tolerance: float) -> 
     answer = _worst(answers)
     lower, upper = answer.bounds
     # A loss that is zero but for rounding proves nothing.
-    noise = ROUNDING * max(part.count + 1 for part in sums)
+    noise = RELATIVE_ERROR * max(part.count + 1 for part in sums)
     if answer.engine not in (Engine.LIMIT, Engine.EXACT):
-        upper = upper * (1 + ROUNDING) + noise if upper > 0 else 0.0
-        lower = lower * (1 - ROUNDING) - noise
+        upper = upper * UP + noise if upper > 0 else 0.0
+        lower = lower * DOWN - noise
     lower = lower if lower > noise else 0.0
     return Answer(Bounds(lower, max(upper, 0.0)), answer.half, answer.engine)
 

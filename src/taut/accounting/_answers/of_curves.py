@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._answers.of_pairs import (
     Answer,
     Curve,
@@ -39,7 +39,7 @@ class EpsilonWithCurves:
         self._delta = delta
         room = delta - part.mass_inf
         self.ceiling = math.inf
-        if room > ROUNDING * delta:
+        if room > RELATIVE_ERROR * delta:
             tail = cut_tail(room, tolerance, part.count)
             whole = Scout(part.terms, tail, part.curves, SHARP).at_delta(room)
             self.ceiling = max(whole.epsilon, 0.0)

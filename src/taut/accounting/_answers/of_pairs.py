@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from taut._base.floats import ROUNDING
+from taut._base.floats import DOWN, RELATIVE_ERROR, UP
 from taut.accounting._adjacency import Half
 from taut.accounting._engines.bounds import Bounds, falls_below
 from taut.accounting._engines.contour import Contour
@@ -139,7 +139,7 @@ def _limit_epsilon(part: HalfSum, delta: float) -> Bounds | None:
     if part.mass_error:  # whether the infinite mass fits is a matter of rounding
         return Bounds(part.near_top(part.mass_inf + 2 * part.mass_error), math.inf)
     largest = max(part.max_loss, 0.0)
-    return Bounds(max(largest * (1 - 64 * ROUNDING) - 2 * part.loss_error, 0.0), largest)
+    return Bounds(max(largest * (1 - 64 * RELATIVE_ERROR) - 2 * part.loss_error, 0.0), largest)
 
 
 def _invert_single(pair: Pair, delta: float) -> Bounds:
@@ -162,9 +162,9 @@ def _invert(pair: Pair, delta: float) -> Bounds:
     if upper == 0:
         return Bounds(0.0, 0.0)
     # The losses themselves are rounded.
-    hair = ROUNDING + pair.loss_error
-    upper = min(upper * (1 + ROUNDING) + hair, max(pair.max_loss + pair.loss_error, 0.0))
-    return Bounds(min(max(lower * (1 - ROUNDING) - hair, 0.0), upper), upper)
+    hair = RELATIVE_ERROR + pair.loss_error
+    upper = min(upper * UP + hair, max(pair.max_loss + pair.loss_error, 0.0))
+    return Bounds(min(max(lower * DOWN - hair, 0.0), upper), upper)
 
 
 def _contour(part: HalfSum, saddle: Saddle, scout: Scout) -> Contour | None:
@@ -273,7 +273,7 @@ def _single_bounds(pair: Pair, at: float) -> Bounds:
 
 def _exact_bounds(pair: Pair, at: float) -> Bounds:
     """Return the profile of a single loss with its rounding error; it may underflow."""
-    hair = ROUNDING * (1 + abs(at)) + pair.loss_error
+    hair = RELATIVE_ERROR * (1 + abs(at)) + pair.loss_error
     upper, lower = (float(value) for value in pair.profile(np.array([at - hair, at + hair])))
     if at < pair.max_loss and upper < _SMALLEST:
         return Bounds(0.0, _SMALLEST)

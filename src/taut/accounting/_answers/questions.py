@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._adjacency import Half
 from taut.accounting._answers.answer import delta_curve
 from taut.accounting._engines.bounds import falls_below
@@ -95,7 +95,7 @@ def tradeoff(sums: Sequence[HalfSum], swapped: Sequence[HalfSum], fpr: float) ->
     else:
         pairs = zip(sums, swapped, strict=True)
         miss = min(_best_line(part, other, fpr) for part, other in pairs)
-    return max(miss - 4 * ROUNDING, 0.0)
+    return max(miss - 4 * RELATIVE_ERROR, 0.0)
 
 
 def _best_line(part: HalfSum, swapped: HalfSum, fpr: float) -> float:

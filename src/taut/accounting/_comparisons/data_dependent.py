@@ -19,7 +19,7 @@ from scipy.special import log_ndtr
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._mechanisms.screening import bernoulli_divergences
 from taut.errors import UnsoundConfiguration
 
@@ -148,7 +148,7 @@ def _second_order(log_q: float, sigma: float, orders: Vector) -> Vector:
     log_a = log_stay - math.log1p(-math.exp((log_q + e_2) * (mu_2 - 1) / mu_2))
     log_b = e_1 - log_q / (mu_1 - 1)
     moment = np.logaddexp(log_stay + (orders - 1) * log_a, log_q + (orders - 1) * log_b)
-    value = (np.maximum(moment, 0.0) + 4 * ROUNDING) / (orders - 1)
+    value = (np.maximum(moment, 0.0) + 4 * RELATIVE_ERROR) / (orders - 1)
     return np.where(orders <= mu_1, value, math.inf)
 
 
@@ -179,7 +179,7 @@ def data_dependent_lnmax(
         q = math.exp(log_q)
         lead = math.log1p(-q) - math.log1p(-math.exp(single + log_q))
         moment = np.logaddexp(math.log1p(-q) + power * lead, log_q + power * single)
-        bounds.append(np.maximum(moment, 0.0) + 4 * ROUNDING)
+        bounds.append(np.maximum(moment, 0.0) + 4 * RELATIVE_ERROR)
     return DataDependent("LNMax", at, np.minimum.reduce(bounds) / power)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._engines.bounds import Bounds
 from taut.accounting._engines.saddle_point import Saddle, Scout
 from taut.accounting._pairs.pair import Pair
@@ -59,7 +59,7 @@ class Contour:
         last = float(y[-1])
         self._truncated = math.exp(-0.5 * (mu * last) ** 2) / (math.pi * last) if mu else 0.0
         size = 1 + math.fsum(n * float(np.abs(pair.log_mgf(self._z)).max()) for pair, n in terms)
-        magnitude = np.abs(self._weights) * (ROUNDING * self._spacing / math.pi)
+        magnitude = np.abs(self._weights) * (RELATIVE_ERROR * self._spacing / math.pi)
         self._rounding = (size * float(magnitude.sum()), float(magnitude @ y))
         self._mass_inf = -math.expm1(math.fsum(n * math.log1p(-p.mass_inf) for p, n in terms))
 

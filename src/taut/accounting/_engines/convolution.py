@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._engines.tilted import TiltedSum
 from taut.accounting._pairs.discretisation import ALIGNMENT, BeyondLattice, Lattice
 
@@ -84,7 +84,7 @@ def compose(terms: Sequence[tuple[Lattice, int]], window: Window) -> TiltedSum:
     reach = _dot(counts, [float(np.abs(lattice.losses[[0, -1]]).max()) for lattice, _ in terms])
     label_error = _dot(counts, [lattice.label_error for lattice, _ in terms])
     scale_error = _dot(counts, [lattice.scale_error for lattice, _ in terms])
-    scale_error += 8 * ROUNDING * _dot(counts, [1 + abs(value) for value in scale])
+    scale_error += 8 * RELATIVE_ERROR * _dot(counts, [1 + abs(value) for value in scale])
     masses = [math.log(float(lattice.masses.sum())) for lattice, _ in terms]
     return TiltedSum(
         step=step,
@@ -99,7 +99,7 @@ def compose(terms: Sequence[tuple[Lattice, int]], window: Window) -> TiltedSum:
         misplaced=stray
         + (0.0 if last == most else math.exp(min(tilted_above, 0.0)))
         + (0.0 if first == least else math.exp(min(tilted_below, 0.0))),
-        label_error=label_error + ROUNDING * reach + ALIGNMENT * step * sum(counts),
+        label_error=label_error + RELATIVE_ERROR * reach + ALIGNMENT * step * sum(counts),
         scale_error=scale_error,
     )
 
@@ -124,7 +124,7 @@ def _convolve(
     weights = irfft(spectrum, size)
     # An FFT is off by ``unit`` in relative l2-norm (Higham 2002, Theorem 24.2); raising to a power
     # multiplies that by the count. What was dropped is below exp(_NEGLIGIBLE) everywhere.
-    unit = ROUNDING / 2 * math.log2(size)
+    unit = RELATIVE_ERROR / 2 * math.log2(size)
     norm = _norm(weights)
     noise = sum(count * unit * _norm(part) for part, count in zip(masses, counts, strict=True))
     if len(terms) == 1 and counts[0] >= _MANY:
@@ -134,7 +134,7 @@ def _convolve(
         # copies, so the error shrinks as the sum spreads.
         growth = -_NEGLIGIBLE / counts[0] + 4 * counts[0] * unit
         noise = min(noise, counts[0] * unit * norm * math.exp(min(growth, 600.0)))
-    noise += (unit + ROUNDING * sum(counts)) * norm + math.exp(_NEGLIGIBLE)
+    noise += (unit + RELATIVE_ERROR * sum(counts)) * norm + math.exp(_NEGLIGIBLE)
     noise += sum(counts) * size * _TINY
     return weights, noise
 

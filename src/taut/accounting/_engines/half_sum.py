@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR, UP
 from taut.accounting._adjacency import Half
 from taut.accounting._pairs.exponential import ExponentialPair
 from taut.accounting._pairs.finite import FailingPair, FinitePair, any_of, sum_of_finite
@@ -81,14 +81,14 @@ class HalfSum:
         if all(isinstance(pair, ExponentialPair) for pair, _ in self.terms):
             return _rounded_up(sum(n * Fraction(pair.max_loss) for pair, n in self.terms))
         largest = math.fsum(n * pair.max_loss for pair, n in self.terms)
-        return largest + ROUNDING * abs(largest)
+        return largest + RELATIVE_ERROR * abs(largest)
 
     @property
     def mass_error(self) -> float:
         """Bound on the rounding error of ``mass_inf``; that of a single release is given."""
         pair = self.single
         given = isinstance(pair, FinitePair | FailingPair) and pair.loss_error == 0
-        return 0.0 if given else ROUNDING * self.mass_inf
+        return 0.0 if given else RELATIVE_ERROR * self.mass_inf
 
     @property
     def loss_error(self) -> float:
@@ -104,7 +104,7 @@ class HalfSum:
         share = (delta - self.mass_inf) * math.exp(min(-log_mass, 700.0))
         if share >= 1:
             return 0.0
-        return max(self.max_loss * (1 - 8 * ROUNDING) + math.log1p(-share), 0.0)
+        return max(self.max_loss * (1 - 8 * RELATIVE_ERROR) + math.log1p(-share), 0.0)
 
     @property
     def count(self) -> int:
@@ -125,7 +125,7 @@ class HalfSum:
 
     def dust(self, tolerance: float) -> float:
         """Return a bound on the part of the loss that is lost in the tolerance."""
-        return math.fsum(n * pair.max_loss for pair, n in self._dusty(tolerance)) * (1 + ROUNDING)
+        return math.fsum(n * pair.max_loss for pair, n in self._dusty(tolerance)) * UP
 
     def without_dust(self, tolerance: float) -> HalfSum:
         """Return the sum without the terms that ``dust`` bounds."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.worst_record import divergences_from, vertex
@@ -181,7 +181,7 @@ class _Noise:
         orders = range(2, largest + 1)
         found = [self._log_moment(nodes, shifted, unshifted, shift, k) for k in orders]
         size = np.abs(unshifted).max() + np.abs(shifted).max()
-        slack = ROUNDING * (4 + 2 * np.arange(2, largest + 1) * size)
+        slack = RELATIVE_ERROR * (4 + 2 * np.arange(2, largest + 1) * size)
         bounds: Vector = np.maximum(np.array(found) - mass, 0.0) + slack
         return bounds
 
@@ -204,7 +204,7 @@ class _Noise:
         """Refuse a density that is not concave, or bends more in its tails than promised."""
         lengths = np.diff(nodes)
         slopes = np.diff(values) / lengths
-        error = 8 * ROUNDING * np.abs(values).max() / np.minimum(lengths[1:], lengths[:-1])
+        error = 8 * RELATIVE_ERROR * np.abs(values).max() / np.minimum(lengths[1:], lengths[:-1])
         error += _CONCAVITY * np.abs(slopes).max()
         bend = -np.diff(slopes)
         if (bend < -error).any():
@@ -290,7 +290,7 @@ def _above(nodes: Vector, concave: Vector, convex: Vector) -> Vector:
     # A secant carries the rounding of its values over the length of this cell.
     size = np.maximum(np.abs(concave[:-1]), np.abs(concave[1:])) + np.abs(slopes) * lengths
     shortest = np.minimum(np.append(lengths[0], lengths[:-1]), np.append(lengths[1:], lengths[-1]))
-    peak += ROUNDING * (1 + lengths / shortest) * size
+    peak += RELATIVE_ERROR * (1 + lengths / shortest) * size
     start, end = concave[:-1] + convex[:-1], concave[1:] + convex[1:]
     middle = peak + (1 - meet) * convex[:-1] + meet * convex[1:]
     first = _log_pieces(start, middle, meet * lengths)

@@ -32,7 +32,7 @@ from scipy.special import log_ndtr, ndtr
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._adjacency import Adjacency, Half, as_adjacency
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.noise import Gaussian
@@ -253,11 +253,11 @@ def _divergence(log_q: Vector, ratio: Vector, blur: Vector, orders: Vector) -> V
         base = np.expm1(np.minimum(ratio, 2 * _MODERATE))
         excess = np.maximum((q * (power - a * base)).sum(axis=1), 0.0)
         doubt = (q * (np.abs(power) + a * (np.abs(base) + blur * (1 + power)))).sum(axis=1)
-        small = np.log1p(excess + ROUNDING * doubt)
+        small = np.log1p(excess + RELATIVE_ERROR * doubt)
     large = np.logaddexp.reduce(log_q + a * ratio, axis=1)
     large_doubt = (a * (1 + blur + np.abs(ratio)) + np.abs(log_q)).max(axis=1)
     near = (a * np.abs(ratio)).max(axis=1) < _MODERATE
-    value = np.where(near, small, large + ROUNDING * large_doubt)
+    value = np.where(near, small, large + RELATIVE_ERROR * large_doubt)
     divergence: Vector = np.maximum(value, 0.0) / (a[:, 0] - 1)
     return divergence
 

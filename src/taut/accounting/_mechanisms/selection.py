@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from taut._base import validate
-from taut._base.floats import ROUNDING
+from taut._base.floats import UP
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._pairs.exponential import exponential_mechanism_pair, laplace_pair
@@ -41,7 +41,7 @@ class RandomizedResponse(Primitive):
         if p == 1:
             return FinitePair((), (), 1.0, 1.0)
         loss = math.log1p((2 * p - 1) / (1 - p))  # 2 p - 1 is exact, and so is 1 - p
-        return binary_pair(loss * (1 + ROUNDING))
+        return binary_pair(loss * UP)
 
 
 @dataclass(frozen=True)

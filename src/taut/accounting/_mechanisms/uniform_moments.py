@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._mechanisms.worst_record import gaussian_cumulants
 
 __all__ = [
@@ -58,11 +58,11 @@ class _Nodes(NamedTuple):
         for start in range(0, orders.size, rows):
             k = orders[start : start + rows, None]
             terms = k * self.shifted + (1 - k) * self.unshifted + self.log_weights
-            terms += (2 * k - 1) * self.error + ROUNDING * np.abs(terms)
+            terms += (2 * k - 1) * self.error + RELATIVE_ERROR * np.abs(terms)
             peak = terms.max(axis=1)
             out[start : start + rows] = peak + np.log(np.exp(terms - peak[:, None]).sum(axis=1))
         # Pairwise summation errs by a few units in the last place.
-        return out + ROUNDING * (2 + np.abs(out))
+        return out + RELATIVE_ERROR * (2 + np.abs(out))
 
 
 # --- a Gaussian plus uniform noise ---------------------------------------------------------------
@@ -85,7 +85,7 @@ def _window(low: Vector, high: Vector, shift: float) -> tuple[Vector, Vector]:
     # The score is at most that of one edge; it turns the error of a position into one of f.
     score = np.maximum(low, 0.0) + np.exp(-(np.minimum(low, 0.0) ** 2) / 2)
     at = np.abs(low) + shift
-    return value, ROUNDING * (np.abs(near) + spread + np.abs(value) + score * at)
+    return value, RELATIVE_ERROR * (np.abs(near) + spread + np.abs(value) + score * at)
 
 
 @lru_cache(maxsize=128)
@@ -145,7 +145,7 @@ def _with_plateau(log_sums: Vector, shift: float, width: float, step: float) -> 
     middle = round(width / step) - math.ceil((_REACH + shift) / step) - math.ceil(_REACH / step) - 1
     share = max(middle, 0) * step / width
     total = np.logaddexp(log_sums, math.log(share)) if share > 0 else log_sums
-    return total + ROUNDING * (1 + np.abs(total))
+    return total + RELATIVE_ERROR * (1 + np.abs(total))
 
 
 # --- Laplace plus uniform noise ------------------------------------------------------------------
@@ -157,7 +157,7 @@ def laplace_cumulants(shift: float, orders: Vector) -> Vector:
     rising = np.log(k / (2 * k - 1)) + (k - 1) * shift
     falling = np.log((k - 1) / (2 * k - 1)) - k * shift
     value = np.logaddexp(rising, falling)
-    return np.maximum(value + ROUNDING * (1 + np.abs(rising)), 0.0)
+    return np.maximum(value + RELATIVE_ERROR * (1 + np.abs(rising)), 0.0)
 
 
 @lru_cache(maxsize=128)
@@ -180,7 +180,7 @@ def laplace_uniform_cumulants(shift: float, width: float, largest: int) -> Vecto
             part = slice(first, first + orders.size)
             found = panels.nodes.log_sums(orders)
             found = np.logaddexp(found, _outside(orders, shift, width, panels.plateau))
-            found += panels.error + ROUNDING * (2 + np.abs(found))
+            found += panels.error + RELATIVE_ERROR * (2 + np.abs(found))
             table[part] = np.clip(found, 0.0, table[part])
         first = last + 1
     return table
@@ -225,7 +225,7 @@ def _panels(shift: float, width: float, order: int) -> _Panels | None:
     unshifted, shifted = (
         _laplace_window(from_left - v, from_right + v, width) for v in (0.0, shift)
     )
-    rounding = ROUNDING * (2 + np.abs(shifted) + np.abs(unshifted))
+    rounding = RELATIVE_ERROR * (2 + np.abs(shifted) + np.abs(unshifted))
     return _Panels(
         _Nodes(shifted, unshifted, rounding, log_weights - math.log(width)), plateau, error
     )

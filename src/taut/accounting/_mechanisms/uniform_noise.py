@@ -16,7 +16,7 @@ import numpy as np
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR, UP
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.noise import Gaussian, Laplace
@@ -50,7 +50,7 @@ def _sampled_table(
     base = at.full * cumulants(at.large / noise, width / noise, largest)
     if at.rest > 0:
         base = base + cumulants(at.rest / noise, width / noise, largest)
-    return poisson_cumulants(rate, base * (1 + 4 * ROUNDING))
+    return poisson_cumulants(rate, base * (1 + 4 * RELATIVE_ERROR))
 
 
 class _Mixed(RenyiOnly):
@@ -170,12 +170,12 @@ class MixedLaplace(_Mixed):
     @property
     def max_loss(self) -> float:
         """The largest loss of any output, which uniform noise leaves as it is, rounded up."""
-        loss = np.float64(self.sensitivity / self.scale * (1 + ROUNDING))
+        loss = np.float64(self.sensitivity / self.scale * UP)
         if self.rate in (0.0, 1.0):
             return float(loss * self.rate)
         # log(1 + q (e^L - 1)), without overflow
         log_odds = math.log(self.rate) + loss + np.log(-np.expm1(-loss))
-        return float(np.logaddexp(0.0, log_odds) * (1 + ROUNDING))
+        return float(np.logaddexp(0.0, log_odds) * UP)
 
     def sampled(self, rate: float) -> MixedLaplace:
         """Return the same release on a Poisson sample of the records: rates multiply."""

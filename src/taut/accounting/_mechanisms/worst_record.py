@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR, UP
 from taut.accounting.renyi._sums import Orders, interpolated
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "vertex",
 ]
 
-ROUND_UP = 1 + 4 * ROUNDING
+ROUND_UP = 1 + 4 * RELATIVE_ERROR
 """Factor that covers the rounding of a few operations."""
 
 _FINEST = 1e-9
@@ -57,7 +57,7 @@ def vertex(clip: float, clip_inf: float, dimension: int | None, p: float) -> Ver
     quotient = clip / large
     if dimension is not None and p * math.log(quotient) >= math.log(dimension):
         return Vertex(dimension, large, 0.0)
-    budget = quotient**p * (1 + ROUNDING * (2 + p * math.log(quotient)))
+    budget = quotient**p * (1 + RELATIVE_ERROR * (2 + p * math.log(quotient)))
     full = math.floor(budget)
     if dimension is not None and full >= dimension:
         return Vertex(dimension, large, 0.0)
@@ -97,4 +97,4 @@ def divergences_from(table: Callable[[int], Vector], orders: Vector) -> Vector:
         return table(int(integers[-1]))[integers]
 
     cumulants = interpolated(orders, at, both=True, largest=_LARGEST_ORDER)
-    return cumulants / (orders - 1) * (1 + ROUNDING)
+    return cumulants / (orders - 1) * UP

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._pairs.pair import Atoms, Cells, Pair, Quadrature
 
 __all__ = ["SmoothPair"]
@@ -135,7 +135,7 @@ class SmoothPair(Pair):
         total, q_total, excess = (
             np.bincount(cell, part, count).astype(np.float64) for part in (mass, q_mass, surplus)
         )
-        error = 64 * ROUNDING * (excess + total * np.diff(edges))
+        error = 64 * RELATIVE_ERROR * (excess + total * np.diff(edges))
         return Cells(total, q_total, excess, error)
 
     def _pieces(self, edges: Vector) -> tuple[Indices, Indices, Vector, Vector]:

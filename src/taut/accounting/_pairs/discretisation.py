@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._pairs.pair import Pair
 
 __all__ = [
@@ -185,7 +185,7 @@ def round_cells(
         on_edge: mass exactly on the edges, shape (n,).
         upper: whether to bound the loss from above (else from below).
     """
-    parts = _Parts(np.full(mass.size, step), mass, raised, ROUNDING * mass, on_edge)
+    parts = _Parts(np.full(mass.size, step), mass, raised, RELATIVE_ERROR * mass, on_edge)
     return _upper(parts, 0.0) if upper else _lower(parts)
 
 
@@ -313,7 +313,7 @@ def _parts(pair: Pair, edges: Vector, tail: float) -> _Parts:
         mass = mass + np.bincount(inside, share, width.size)
         raised = raised + np.bincount(inside, share * np.clip(lift, 0.0, 1.0), width.size)
         # In a wide cell the part that stays below is smaller than the rounding of the whole.
-        slack = slack + ROUNDING * np.bincount(inside, share, width.size)
+        slack = slack + RELATIVE_ERROR * np.bincount(inside, share, width.size)
     return _Parts(width, mass, raised, slack, on_edge)
 
 

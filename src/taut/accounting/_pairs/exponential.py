@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._pairs.finite import binary_pair
 from taut.accounting._pairs.pair import Atoms, Cells, Pair, Quadrature
 
@@ -81,7 +81,7 @@ class ExponentialPair(Pair):
             outside = np.minimum(edges[:-1] - low, 0.0)
             below = 2 * np.exp(self.log_density + low / 2) * share  # exp(low) q_mass
             surplus = mass * share - np.expm1(outside) * below
-        return Cells(mass, q_mass, np.minimum(surplus, mass), ROUNDING * surplus)
+        return Cells(mass, q_mass, np.minimum(surplus, mass), RELATIVE_ERROR * surplus)
 
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return the atoms and Gauss-Legendre nodes on panels of bounded length."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, ndtri
 
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR, UP
 from taut.accounting._pairs.pair import Atoms, Cells, Pair, Quadrature
 
 __all__ = [
@@ -69,7 +69,7 @@ class FinitePair(Pair):
     @property
     def loss_error(self) -> float:  # type: ignore[override]
         """Rounding of a sum is relative to its largest parts."""
-        return ROUNDING * self.magnitude
+        return RELATIVE_ERROR * self.magnitude
 
     @cached_property
     def _arrays(self) -> tuple[Vector, Vector]:
@@ -154,7 +154,7 @@ def sum_of_finite(terms: Sequence[tuple[FinitePair | None, int]]) -> FinitePair 
         logs = np.add.outer(logs, more_logs).ravel()
         magnitude += count * max(map(abs, pair.losses))
     # Logarithms: masses may underflow, and the largest loss must not be lost with them.
-    losses, logs = _distinct(losses, logs, ROUNDING * magnitude)
+    losses, logs = _distinct(losses, logs, RELATIVE_ERROR * magnitude)
     return FinitePair(
         tuple(losses.tolist()),
         tuple(logs.tolist()),
@@ -204,7 +204,7 @@ def discrete_laplace_pair(scale: float, sensitivity: int) -> FinitePair:
     log_masses[1:-1] += math.log(-math.expm1(-1 / scale))
     losses = (sensitivity - 2 * k) / scale
     if Fraction(float(losses[0])) * Fraction(scale) < sensitivity:
-        losses = losses * (1 + ROUNDING)  # the largest must not be rounded down
+        losses = losses * UP  # the largest must not be rounded down
     return FinitePair(tuple(losses[::-1].tolist()), tuple(log_masses[::-1].tolist()))
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import erfc, erfcinv, erfcx, ndtr, ndtri
 
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR, UP
 from taut.accounting._pairs.pair import Cells, Pair, Quadrature
 
 __all__ = ["GaussianPair", "VariancePair", "mills_ratio", "normal_density"]
@@ -43,7 +43,7 @@ class GaussianPair(Pair):
     @property
     def profile_error(self) -> float:  # type: ignore[override]
         """The two terms of the profile cancel for small mu."""
-        return ROUNDING * (1024 + 16 / self.mu)
+        return RELATIVE_ERROR * (1024 + 16 / self.mu)
 
     @property
     def gaussian_mu(self) -> float:  # type: ignore[override]
@@ -89,7 +89,9 @@ class GaussianPair(Pair):
             q_mass = _between(far, q_tail, one, one)
             shrink = np.exp(edges[:-1] - edges[1:])
             surplus = mass - _between(far, scaled, scale[:-1], shrink)
-        error = ROUNDING * (mass + p_tail[:-1] + p_tail[1:] + scaled[:-1] + scaled[1:] * shrink)
+        error = RELATIVE_ERROR * (
+            mass + p_tail[:-1] + p_tail[1:] + scaled[:-1] + scaled[1:] * shrink
+        )
         cells = Cells(mass, q_mass, np.clip(surplus, 0.0, mass), error)
         with np.errstate(over="ignore"):
             narrow = np.diff(x) * (1 + np.abs(x[:-1]) + self.mu) < _NARROW
@@ -108,7 +110,7 @@ class GaussianPair(Pair):
         cells.mass[narrow] = p.sum(axis=1)
         cells.q_mass[narrow] = q.sum(axis=1)
         cells.surplus[narrow] = -(p * np.expm1(-self.mu * inside)).sum(axis=1)
-        cells.error[narrow] = 16 * ROUNDING * cells.surplus[narrow]
+        cells.error[narrow] = 16 * RELATIVE_ERROR * cells.surplus[narrow]
 
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return trapezoid nodes in x, which converge exponentially for the normal density."""
@@ -149,7 +151,7 @@ class VariancePair(Pair):
     @property
     def profile_error(self) -> float:  # type: ignore[override]
         """The two terms of the profile cancel for nearly equal variances."""
-        return ROUNDING * (4096 + 1024 / abs(1 - (self.sigma_q / self.sigma_p) ** 2))
+        return RELATIVE_ERROR * (4096 + 1024 / abs(1 - (self.sigma_q / self.sigma_p) ** 2))
 
     @property
     def _peak(self) -> float:
@@ -162,7 +164,7 @@ class VariancePair(Pair):
     @property
     def max_loss(self) -> float:
         """The loss at x = 0, or infinity where it grows with x."""
-        return self._peak * (1 + ROUNDING) if self.sigma_p < self.sigma_q else math.inf
+        return self._peak * UP if self.sigma_p < self.sigma_q else math.inf
 
     def profile(self, epsilon: Vector) -> Vector:
         """Return P[L > e] - exp(e) Q[L > e]."""
@@ -204,7 +206,9 @@ class VariancePair(Pair):
             shrink = np.exp(inside[:-1] - inside[1:])
             cost = np.abs(scaled[:-1] - shrink * scaled[1:])
             cost = np.where(cost > 0, cost * np.exp(np.minimum(edges[:-1] - inside[:-1], 0.0)), 0.0)
-            error = ROUNDING * (outer[0][:-1] + outer[0][1:] + scaled[:-1] + shrink * scaled[1:])
+            error = RELATIVE_ERROR * (
+                outer[0][:-1] + outer[0][1:] + scaled[:-1] + shrink * scaled[1:]
+            )
         return Cells(mass, q_mass, np.clip(mass - cost, 0.0, mass), error)
 
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._adjacency import Half
 from taut.accounting._pairs.gaussian import mills_ratio, normal_density
 from taut.accounting._pairs.pair import Cells, Pair, Quadrature
@@ -62,7 +62,7 @@ class MixturePair(Pair):
     def profile_error(self) -> float:  # type: ignore[override]
         """Every component errs like a Gaussian; when adding, the smallest shift decides far out."""
         smallest = self.shifts[0] if self._sign < 0 else float(self._c @ np.exp(self._log_w))
-        return ROUNDING * (4096 + 64 / smallest)
+        return RELATIVE_ERROR * (4096 + 64 / smallest)
 
     @property
     def max_loss(self) -> float:
@@ -249,7 +249,7 @@ class MixturePair(Pair):
         mixture = (change * (1 + self._sign * gain)).sum(axis=1)
         p_density = change if self._sign > 0 else normal
         surplus = (p_density * gain).sum(axis=1)
-        error = ROUNDING * (32 + np.abs(losses) + left**2) * surplus
+        error = RELATIVE_ERROR * (32 + np.abs(losses) + left**2) * surplus
         plain = normal.sum(axis=1)
         return (
             (mixture, plain, surplus, error) if self._sign > 0 else (plain, mixture, surplus, error)
@@ -269,7 +269,7 @@ class MixturePair(Pair):
         cost_far, cost_near = (_raised(losses, part, w_q) for part in q)
         mass = np.maximum(near - far, 0.0)
         doubt = 1 + np.maximum(losses, 0.0)  # a product beyond the floats is taken in logarithms
-        error = ROUNDING * (mass + near + far + doubt * (cost_near + cost_far))
+        error = RELATIVE_ERROR * (mass + near + far + doubt * (cost_near + cost_far))
         return mass, np.maximum(q_near - q_far, 0.0), mass - (cost_near - cost_far), error
 
 

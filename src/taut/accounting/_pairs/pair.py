@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 
 __all__ = ["Atoms", "Cells", "Pair", "Quadrature", "cumulant", "renyi_cumulants"]
 
@@ -85,7 +85,7 @@ class Pair(ABC):
     closed_form: bool = False
     """Whether ``log_mgf`` is a closed formula (else it is an accurate quadrature)."""
 
-    profile_error: float = 1024 * ROUNDING
+    profile_error: float = 1024 * RELATIVE_ERROR
     """Relative rounding error of ``profile``."""
 
     loss_error: float = 0.0
@@ -117,7 +117,7 @@ class Pair(ABC):
     def top_mass(self) -> float:
         """P-probability of the largest finite loss itself."""
         losses, masses, _ = self.atoms(_SMALLEST)
-        if losses.size and losses[-1] >= self.max_loss * (1 - 8 * ROUNDING):
+        if losses.size and losses[-1] >= self.max_loss * (1 - 8 * RELATIVE_ERROR):
             return float(masses[-1])
         return 0.0
 

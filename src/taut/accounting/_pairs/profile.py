@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._pairs.finite import FinitePair
 
 __all__ = ["Knots", "convex_knots", "larger_pair", "lower_hull", "pair_of_knots"]
@@ -143,7 +143,7 @@ def _signs(first: Vector, second: Vector) -> NDArray[np.int64]:
 def _clustered(losses: Vector) -> Vector:
     """Return increasing losses, those equal up to rounding represented by the largest."""
     ordered = np.sort(losses)
-    apart = np.diff(ordered) > 64 * ROUNDING * np.abs(ordered[1:])
+    apart = np.diff(ordered) > 64 * RELATIVE_ERROR * np.abs(ordered[1:])
     last: Vector = ordered[np.append(apart, True)]
     return last
 
@@ -151,7 +151,7 @@ def _clustered(losses: Vector) -> Vector:
 def _on_nodes(pair: FinitePair, nodes: Vector) -> Vector:
     """Return the Q-masses of a pair at the nodes its losses are represented by."""
     atoms = pair.atoms(0.0)
-    at = np.searchsorted(nodes, atoms.losses * (1 - 16 * ROUNDING * np.sign(atoms.losses)))
+    at = np.searchsorted(nodes, atoms.losses * (1 - 16 * RELATIVE_ERROR * np.sign(atoms.losses)))
     return np.bincount(np.minimum(at, nodes.size - 1), atoms.q_masses, nodes.size).astype(float)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR, UP
 from taut.accounting._adjacency import Half
 from taut.accounting._pairs.discretisation import upper_masses
 from taut.accounting._pairs.pair import Atoms, Cells, Pair, Quadrature
@@ -75,9 +75,9 @@ class SampledPair(Pair):
     def max_loss(self) -> float:
         """The image of the largest base loss, infinite ones included when adding."""
         if not self._removes and self.base.mass_inf:
-            return -self._log_stay * (1 + ROUNDING)
+            return -self._log_stay * UP
         largest = float(self._forward(np.array(self.base.max_loss)))
-        return largest + ROUNDING * abs(largest)
+        return largest + RELATIVE_ERROR * abs(largest)
 
     def profile(self, epsilon: Vector) -> Vector:
         """Return the closed profile rule for one sampled release."""
@@ -96,7 +96,7 @@ class SampledPair(Pair):
             inner = np.append(inner, -self._log_stay)
         inner = np.unique(inner)
         if self.continuous:  # rounding must not push the ends of the support out of the grid
-            inner[[0, -1]] += ROUNDING * np.array([-1.0, 1.0]) * np.abs(inner[[0, -1]])
+            inner[[0, -1]] += RELATIVE_ERROR * np.array([-1.0, 1.0]) * np.abs(inner[[0, -1]])
         return inner
 
     def atoms(self, tail: float) -> Atoms:

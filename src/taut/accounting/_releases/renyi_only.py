@@ -12,7 +12,7 @@ import numpy as np
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._adjacency import Half
 from taut.accounting._pairs.pair import Pair, renyi_cumulants
 from taut.accounting._pairs.profile import lower_hull
@@ -70,7 +70,7 @@ class OneSided:
     def cumulants(self, tilts: Vector) -> Vector:
         """Return upper bounds on log E exp(tilt L) at ``tilts`` > 0."""
         with np.errstate(over="ignore"):
-            return tilts * self.release.renyi(self.half, 1 + tilts) * (1 + 8 * ROUNDING)
+            return tilts * self.release.renyi(self.half, 1 + tilts) * (1 + 8 * RELATIVE_ERROR)
 
     def corners(self) -> Vector:
         """Return the tilts of the orders that were given."""

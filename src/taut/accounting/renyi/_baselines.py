@@ -10,7 +10,7 @@ from scipy.special import gammaln
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR, UP
 from taut.accounting.renyi._curves import Curve, as_orders, checked
 from taut.accounting.renyi._sums import (
     LARGEST_ORDER,
@@ -115,7 +115,7 @@ def abadi_moments(rate: float, sigma: float, order: int) -> float:
     )  # the second moment, bounded apart
     size = np.abs(t) * (10 + abs(math.log(q)) + 3 * log_s + np.log(t)) + np.abs(tail)
     logs = log_sums(rounded_up(moments, size)[None, :], np.array([a]))
-    return float(log1p_exp(logs[0])[0]) / (a - 1) * (1 + ROUNDING)
+    return float(log1p_exp(logs[0])[0]) / (a - 1) * UP
 
 
 def _within_abadi(rate: float, sigma: float, order: int) -> None:
@@ -168,10 +168,10 @@ def optimal_composition(epsilon: float, delta: float, count: int) -> Callable[[f
 
     def profile(epsilon: float) -> float:
         at = validate.non_negative(epsilon=epsilon)
-        surplus = (2.0 * j - k) * single - at + ROUNDING * (k * single + at)
+        surplus = (2.0 * j - k) * single - at + RELATIVE_ERROR * (k * single + at)
         total = float(masses @ -np.expm1(-np.maximum(surplus, 0.0)))
         value = -math.expm1(survive) + math.exp(survive) * total
-        return min(value * (1 + ROUNDING * (1 + k)), 1.0)
+        return min(value * (1 + RELATIVE_ERROR * (1 + k)), 1.0)
 
     return profile
 
@@ -206,6 +206,6 @@ def advanced_composition(
     spread = single * math.sqrt(2 * k * -math.log(share))
     drift = k * single * math.expm1(min(single, 700.0)) if single < 700 else math.inf
     return (
-        min(spread + drift, k * single) * (1 + ROUNDING),
-        min((k * box + share) * (1 + ROUNDING), 1.0),
+        min(spread + drift, k * single) * UP,
+        min((k * box + share) * UP, 1.0),
     )

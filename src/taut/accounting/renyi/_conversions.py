@@ -11,7 +11,7 @@ import numpy as np
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import UP
 from taut.accounting.renyi._curves import Curve, checked
 from taut.accounting.renyi._sums import rounded_up
 from taut.accounting.renyi._two_point import optimal_epsilon, optimal_log_delta
@@ -116,7 +116,7 @@ def delta_from_rdp(
     order, value = _best(closed, optimal if conversion == "optimal" else None, orders)
     if value == -math.inf:
         return Converted(0.0, order)
-    return Converted(min(max(math.exp(min(value, 0.0)) * (1 + ROUNDING), _TINY), 1.0), order)
+    return Converted(min(max(math.exp(min(value, 0.0)) * UP, _TINY), 1.0), order)
 
 
 def _epsilons(orders: Vector, rdp: Vector, delta: float, conversion: str) -> Vector:

@@ -13,7 +13,7 @@ import numpy as np
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR, UP
 
 __all__ = [
     "Curve",
@@ -45,7 +45,7 @@ def gaussian(sigma: float, sensitivity: float = 1.0) -> Curve:
     multiplier = validate.positive(sigma=sigma) / validate.positive(sensitivity=sensitivity)
     with np.errstate(over="ignore", divide="ignore"):
         rho = float(np.float64(0.5) / multiplier / multiplier)
-    return _linear(rho * (1 + ROUNDING))
+    return _linear(rho * UP)
 
 
 def laplace(scale: float, sensitivity: float = 1.0) -> Curve:
@@ -153,7 +153,7 @@ def _linear(rho: float) -> Curve:
     def curve(orders: Vector) -> Vector:
         a = as_orders(orders)
         with np.errstate(invalid="ignore", over="ignore"):
-            return np.where(rho > 0, rho * a, 0.0) * (1 + ROUNDING)
+            return np.where(rho > 0, rho * a, 0.0) * UP
 
     return curve
 
@@ -166,7 +166,7 @@ def _bounded(cumulants: Callable[[Vector], Vector], loss: float) -> Curve:
         finite = np.where(np.isinf(a), 2.0, a)
         with np.errstate(over="ignore"):
             value = np.minimum(cumulants(finite) / (finite - 1), finite * (loss / 2) * loss)
-        return np.minimum(np.where(np.isinf(a), loss, value), loss) * (1 + ROUNDING)
+        return np.minimum(np.where(np.isinf(a), loss, value), loss) * UP
 
     return curve
 
@@ -175,6 +175,6 @@ def _log_mean_exp(weight: Vector, up: Vector, down: Vector) -> Vector:
     """Return log(weight e^up + (1 - weight) e^down) for up >= 0 >= down, rounded up."""
     with np.errstate(over="ignore", invalid="ignore"):
         parts = weight * np.expm1(up), (1 - weight) * np.expm1(down)
-        near = np.log1p(parts[0] + parts[1] + ROUNDING * (parts[0] - parts[1]))
-        far = up + np.log(weight + (1 - weight) * np.exp(down - up)) + ROUNDING * up
-    return np.where(up < 1, near, far) * (1 + ROUNDING)
+        near = np.log1p(parts[0] + parts[1] + RELATIVE_ERROR * (parts[0] - parts[1]))
+        far = up + np.log(weight + (1 - weight) * np.exp(down - up)) + RELATIVE_ERROR * up
+    return np.where(up < 1, near, far) * UP

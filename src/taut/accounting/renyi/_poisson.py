@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import UP
 from taut.accounting.renyi._curves import Curve, as_orders, checked
 from taut.accounting.renyi._sums import (
     LARGEST_TABLE,
@@ -117,7 +117,7 @@ def sampled_gaussian(rates: ArrayLike, sigmas: ArrayLike, largest_order: int) ->
     a = np.arange(n + 1)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         base = np.where(a > 1, a * (a - 1.0) / 2 / sigma[..., None] / sigma[..., None], 0.0)
-    return poisson_cumulants(q, base)[..., 2:] / (a[2:] - 1.0) * (1 + ROUNDING)
+    return poisson_cumulants(q, base)[..., 2:] / (a[2:] - 1.0) * UP
 
 
 def _cumulants(

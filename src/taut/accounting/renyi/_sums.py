@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from taut._base.arrays import Vector
-from taut._base.floats import ROUNDING
+from taut._base.floats import DOWN, RELATIVE_ERROR, UP
 
 __all__ = [
     "LARGEST_ORDER",
@@ -54,14 +54,14 @@ def log_expm1(x: Vector) -> Vector:
 
 def log1p_exp(log_excess: Vector) -> Vector:
     """Return log(1 + exp(log_excess)), rounded up, never zero for what is only small."""
-    value = np.logaddexp(0.0, log_excess) * (1 + ROUNDING)
+    value = np.logaddexp(0.0, log_excess) * UP
     return np.where(log_excess > -math.inf, np.maximum(value, np.finfo(float).tiny), 0.0)
 
 
 def rounded_up(value: Vector, size: Vector) -> Vector:
     """Return a sum whose terms have total ``size``, rounded up; infinities stay as they are."""
     with np.errstate(invalid="ignore"):
-        return np.where(np.isfinite(value), value + ROUNDING * size, value)
+        return np.where(np.isfinite(value), value + RELATIVE_ERROR * size, value)
 
 
 def _log_binomials(orders: Orders, j: Orders) -> Vector:
@@ -124,7 +124,7 @@ def log_mean(rates: Vector, values: Vector, orders: Orders) -> Vector:
     j = np.arange(2, values.shape[1] + 2)
     # j log(q) - j log(1 - q) + value; what is left depends on the order alone.
     moments = rounded_up(j * (go - stay) + values, j * np.abs(go - stay) + np.abs(values))
-    return log_sums(moments, orders) + orders * stay * (1 - ROUNDING)
+    return log_sums(moments, orders) + orders * stay * DOWN
 
 
 def log_sums(moments: Vector, orders: Orders) -> Vector:
@@ -197,7 +197,7 @@ def interpolated(
     low, high = values[np.searchsorted(needed, below)], values[np.searchsorted(needed, above)]
     share = a - below
     with np.errstate(invalid="ignore"):
-        chord = ((1 - share) * low + share * high) * (1 + ROUNDING)
+        chord = ((1 - share) * low + share * high) * UP
         start = np.where(below >= 2, _log_power(low, below), _log_power(high, above))
         line = (1 - share) * start + share * _log_power(high, above) + np.log(a * (a - 1))
         size = np.abs(start) + np.abs(line) + 3 * np.log(a + 1)
@@ -215,7 +215,7 @@ def divergences(orders: Vector, cumulants: Callable[[Orders], Vector]) -> Vector
     flat = np.where(np.isfinite(orders), orders, 2.0 * LARGEST_ORDER).reshape(-1)
     if not (flat <= LARGEST_ORDER).any():
         return np.full(orders.shape, math.inf)
-    values: Vector = interpolated(flat, cumulants, both=True) / (flat - 1) * (1 + ROUNDING)
+    values: Vector = interpolated(flat, cumulants, both=True) / (flat - 1) * UP
     return values.reshape(orders.shape)
 
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from taut._base.floats import ROUNDING
+from taut._base.floats import RELATIVE_ERROR, UP
 
 __all__ = ["optimal_epsilon", "optimal_log_delta"]
 
@@ -40,7 +40,7 @@ def optimal_log_delta(order: float, rdp: float, epsilon: float) -> float:
         return 0.0
     low, high = _bracket(order, rdp, lambda point: point.log_slope > epsilon)
     share = -math.expm1(min(epsilon + low.log_q - high.log_p, 0.0))
-    return min(high.log_p + math.log(share + ROUNDING * (1 + epsilon + abs(low.log_q))), 0.0)
+    return min(high.log_p + math.log(share + RELATIVE_ERROR * (1 + epsilon + abs(low.log_q))), 0.0)
 
 
 def optimal_epsilon(order: float, rdp: float, delta: float) -> float:
@@ -55,11 +55,11 @@ def optimal_epsilon(order: float, rdp: float, delta: float) -> float:
         return math.exp(point.log_slope + point.log_q) > math.exp(point.log_p) - delta
 
     low, high = _bracket(order, rdp, rises)
-    top = math.exp(high.log_p) * (1 + ROUNDING) - delta
+    top = math.exp(high.log_p) * UP - delta
     if top <= 0:
         return 0.0
     value = math.log(top) - low.log_q
-    return max(value + ROUNDING * (1 + abs(low.log_q)), 0.0)
+    return max(value + RELATIVE_ERROR * (1 + abs(low.log_q)), 0.0)
 
 
 def _bracket(order: float, rdp: float, rises: Callable[[_Point], bool]) -> tuple[_Point, _Point]:
@@ -82,7 +82,7 @@ def _boundary(order: float, rdp: float, log_q: float) -> _Point:
     """Return the point with the largest p that p^a q^(1-a) + (1-p)^a (1-q)^(1-a) allows."""
     rest_q = _log_rest(log_q)
     # What the moment's own rounding might hide counts as allowed.
-    bound = (order - 1) * rdp + ROUNDING * (1 + 2 * order * (abs(log_q) + abs(rest_q)))
+    bound = (order - 1) * rdp + RELATIVE_ERROR * (1 + 2 * order * (abs(log_q) + abs(rest_q)))
 
     def excess(log_p: float) -> float:
         first = order * log_p + (1 - order) * log_q
@@ -98,7 +98,7 @@ def _boundary(order: float, rdp: float, log_q: float) -> _Point:
         from scipy.optimize import brentq  # slow to load, and nothing else needs it
 
         log_p = brentq(excess, log_q, ceiling, xtol=1e-300, rtol=_ROOT)
-    log_p = min(log_p + ROUNDING * (abs(log_q) + rdp), 0.0)
+    log_p = min(log_p + RELATIVE_ERROR * (abs(log_q) + rdp), 0.0)
     return _Point(log_p, log_q, _log_slope(order, log_p, log_q, rest_q))
 
 
