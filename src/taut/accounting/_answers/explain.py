@@ -10,7 +10,7 @@ from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._answers.answer import Engine, epsilon_bounds
 from taut.accounting._engines.bounds import Bounds
 from taut.accounting._engines.half_sum import HalfSum
-from taut.accounting._engines.saddle_point import SHARP, Scout
+from taut.accounting._engines.saddle_point import SHARP_NODES, Cumulants
 from taut.accounting._releases.release import Primitive
 from taut.accounting._releases.renyi_only import OneSided, RenyiOnly
 
@@ -98,7 +98,7 @@ def _renyi_epsilon(part: HalfSum, delta: float) -> float:
     if part.mass_inf > 0 or delta == 0:
         return math.inf if part.mass_inf > 0 else part.max_loss
     tail = 1e-6 * delta / part.count
-    saddle = Scout(part.terms, tail, part.curves, SHARP).at_delta(delta)
+    saddle = Cumulants(part.terms, tail, part.curves, SHARP_NODES).at_delta(delta)
     return min(max(saddle.epsilon, 0.0), part.max_loss)
 
 
@@ -110,12 +110,12 @@ def _shares(
     without = [(r, count) for r, count in releases if isinstance(r, RenyiOnly)]
     if not releases or delta == 0:
         return ()
-    scout = Scout(
+    cumulants = Cumulants(
         [(release.pair(half), count) for release, count in with_pair],
         1e-40,
         [(OneSided(release, half), count) for release, count in without],
     )
-    means = scout.means(scout.at_delta(delta).tilt)
+    means = cumulants.means(cumulants.at_delta(delta).tilt)
     total = math.fsum(abs(mean) for mean in means) or 1.0
     shares = [
         Share(str(release), count, abs(mean) / total)

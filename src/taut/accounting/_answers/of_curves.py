@@ -18,7 +18,7 @@ from taut.accounting._answers.of_pairs import (
 )
 from taut.accounting._engines.bounds import Bounds
 from taut.accounting._engines.half_sum import HalfSum
-from taut.accounting._engines.saddle_point import SHARP, Scout
+from taut.accounting._engines.saddle_point import SHARP_NODES, Cumulants
 
 __all__ = ["DeltaWithCurves", "EpsilonWithCurves"]
 
@@ -41,7 +41,7 @@ class EpsilonWithCurves:
         self.ceiling = math.inf
         if room > RELATIVE_ERROR * delta:
             tail = cut_tail(room, tolerance, part.count)
-            whole = Scout(part.terms, tail, part.curves, SHARP).at_delta(room)
+            whole = Cumulants(part.terms, tail, part.curves, SHARP_NODES).at_delta(room)
             self.ceiling = max(whole.epsilon, 0.0)
 
     def answer(self, tolerance: float) -> Answer:
@@ -92,7 +92,7 @@ class EpsilonWithCurves:
     def _split(self, share: float, tolerance: float) -> float:
         """Return the epsilon when the pairs get ``share`` of delta."""
         pairs = EpsilonOfPairs(self._part.pairs, share * self._delta, tolerance).answer(tolerance)
-        rest = Scout((), 0.0, self._part.curves).at_delta((1 - share) * self._delta)
+        rest = Cumulants((), 0.0, self._part.curves).at_delta((1 - share) * self._delta)
         return pairs.bounds.upper + max(rest.epsilon, 0.0)
 
 
@@ -102,7 +102,7 @@ class DeltaWithCurves:
     def __init__(self, part: HalfSum, epsilon: float) -> None:
         self.part = part
         self._epsilon = epsilon
-        self._whole = Scout(part.terms, 1e-290, part.curves, SHARP)
+        self._whole = Cumulants(part.terms, 1e-290, part.curves, SHARP_NODES)
         self.ceiling = min(part.mass_inf + math.exp(self._whole.at_epsilon(epsilon).log_delta), 1.0)
 
     def curve(self, tolerance: float) -> tuple[Curve, Engine]:
@@ -124,14 +124,14 @@ class DeltaWithCurves:
         }
         if part.terms:
             pairs = DeltaOfPairs(part.pairs, self._epsilon / 2).curve(tolerance)[0]
-            routes[Engine.SPLIT] = partial(_split_delta, pairs, Scout((), 0.0, part.curves))
+            routes[Engine.SPLIT] = partial(_split_delta, pairs, Cumulants((), 0.0, part.curves))
         if part.dominating is not None:
             above = DeltaOfPairs(part.dominating, self._epsilon).curve(tolerance)[0]
             routes[Engine.PAIRS] = lambda at: above(at).upper
         return routes
 
 
-def _split_delta(pairs: Curve, rest: Scout, at: float) -> float:
+def _split_delta(pairs: Curve, rest: Cumulants, at: float) -> float:
     """Return the delta when epsilon is split between the pairs and the rest."""
     parts = [(share * at, at - share * at) for share in _SHARES]
     return min(pairs(a).upper + math.exp(rest.at_epsilon(b).log_delta) for a, b in parts)

@@ -20,7 +20,7 @@ from taut.accounting._engines.bounds import Bounds, falls_below
 from taut.accounting._engines.contour import Contour
 from taut.accounting._engines.half_sum import HalfSum
 from taut.accounting._engines.lattice_engine import LatticeEngine
-from taut.accounting._engines.saddle_point import Saddle, Scout
+from taut.accounting._engines.saddle_point import Cumulants, Saddle
 from taut.accounting._engines.tilted import TiltedSum
 from taut.accounting._pairs.discretisation import BeyondLattice
 from taut.accounting._pairs.pair import Pair
@@ -75,8 +75,8 @@ class EpsilonOfPairs:
             self.ceiling = math.inf
         else:
             self._tail = cut_tail(delta - part.mass_inf, tolerance, part.count)
-            self._scout = Scout(part.terms, self._tail)
-            self._saddle = self._scout.at_delta(delta - part.mass_inf)
+            self._cumulants = Cumulants(part.terms, self._tail)
+            self._saddle = self._cumulants.at_delta(delta - part.mass_inf)
             self.ceiling = min(self._saddle.epsilon, part.max_loss)
 
     def answer(self, tolerance: float) -> Answer:
@@ -104,7 +104,7 @@ class EpsilonOfPairs:
     def _compute(self, tolerance: float, floor: float) -> tuple[Bounds, Engine]:
         """Return bounds for the pairs as they are; ``floor`` is a lower bound already known."""
         if self._part.suits_contour:
-            contour = _contour(self._part, self._saddle, self._scout)
+            contour = _contour(self._part, self._saddle, self._cumulants)
             if contour is not None:
                 bounds = _invert_contour(contour, self._delta, self.ceiling)
                 if bounds.gap <= tolerance * bounds.upper:
@@ -125,7 +125,7 @@ class EpsilonOfPairs:
         return False
 
     def _engine(self) -> LatticeEngine:
-        return LatticeEngine(self._part.terms, self._scout, self._saddle, self._tail)
+        return LatticeEngine(self._part.terms, self._cumulants, self._saddle, self._tail)
 
 
 def _limit_epsilon(part: HalfSum, delta: float) -> Bounds | None:
@@ -167,11 +167,11 @@ def _invert(pair: Pair, delta: float) -> Bounds:
     return Bounds(min(max(lower * DOWN - hair, 0.0), upper), upper)
 
 
-def _contour(part: HalfSum, saddle: Saddle, scout: Scout) -> Contour | None:
+def _contour(part: HalfSum, saddle: Saddle, cumulants: Cumulants) -> Contour | None:
     """Return a certified contour, or None where there is none or arithmetic leaves its range."""
     try:
         with np.errstate(invalid="raise"):
-            contour = Contour(part.terms, saddle, scout)
+            contour = Contour(part.terms, saddle, cumulants)
     except ArithmeticError:
         return None
     return contour if contour.certified else None
@@ -202,7 +202,7 @@ class DeltaOfPairs:
         if self._single is not None:
             self.ceiling = 1.0
         elif not self._limit:
-            self._log_delta = Scout(part.terms, 1e-290).at_epsilon(epsilon).log_delta
+            self._log_delta = Cumulants(part.terms, 1e-290).at_epsilon(epsilon).log_delta
             self.ceiling += math.exp(max(self._log_delta, -700.0))
 
     def curve(self, tolerance: float) -> tuple[Curve, Engine]:
@@ -213,31 +213,31 @@ class DeltaOfPairs:
         if self._single is not None:
             return partial(_single_bounds, self._single), Engine.EXACT
         if self._log_delta < _LOG_SMALLEST:
-            whole = Scout(part.terms, 1e-290)
+            whole = Cumulants(part.terms, 1e-290)
             return partial(chernoff_bounds, whole, part.mass_inf), Engine.CHERNOFF
         tail = cut_tail(math.exp(max(self._log_delta, -600.0)), 1e-4 * tolerance, part.count)
-        scout = Scout(part.terms, tail)
-        saddle = scout.at_epsilon(self._epsilon)
+        cumulants = Cumulants(part.terms, tail)
+        saddle = cumulants.at_epsilon(self._epsilon)
         if part.attained == part:
-            return self._compute(scout, saddle, tail, tolerance, 0.0)
+            return self._compute(cumulants, saddle, tail, tolerance, 0.0)
         reached = DeltaOfPairs(part.attained, self._epsilon).curve(tolerance)[0]
         floor = reached(self._epsilon).lower
-        curve, engine = self._compute(scout, saddle, tail, tolerance, floor)
-        return partial(_mixed_bounds, reached, curve, scout, part.mass_inf), engine
+        curve, engine = self._compute(cumulants, saddle, tail, tolerance, floor)
+        return partial(_mixed_bounds, reached, curve, cumulants, part.mass_inf), engine
 
     def _compute(
-        self, scout: Scout, saddle: Saddle, tail: float, tolerance: float, floor: float
+        self, cumulants: Cumulants, saddle: Saddle, tail: float, tolerance: float, floor: float
     ) -> tuple[Curve, Engine]:
         """Return bounds for the pairs as they are; ``floor`` is a lower bound already known."""
-        contour = _contour(self.part, saddle, scout) if self.part.suits_contour else None
+        contour = _contour(self.part, saddle, cumulants) if self.part.suits_contour else None
         if contour is not None:
             bounds = contour.delta(self._epsilon)
             if bounds.gap <= tolerance * bounds.upper:
                 return contour.delta, Engine.CONTOUR
         try:
-            sides = LatticeEngine(self.part.terms, scout, saddle, tail).curve(tolerance, floor)
+            sides = LatticeEngine(self.part.terms, cumulants, saddle, tail).curve(tolerance, floor)
         except BeyondLattice:
-            return partial(chernoff_bounds, scout, self.part.mass_inf), Engine.CHERNOFF
+            return partial(chernoff_bounds, cumulants, self.part.mass_inf), Engine.CHERNOFF
         return partial(_lattice_bounds, *sides), Engine.LATTICE
 
 
@@ -252,14 +252,16 @@ def _lattice_bounds(lower: TiltedSum, upper: TiltedSum, at: float) -> Bounds:
     return Bounds(lower.delta_lower(at), upper.delta_upper(at))
 
 
-def chernoff_bounds(scout: Scout, mass_inf: float, at: float) -> Bounds:
-    proven = math.exp(scout.at_epsilon(at).log_delta)
+def chernoff_bounds(cumulants: Cumulants, mass_inf: float, at: float) -> Bounds:
+    proven = math.exp(cumulants.at_epsilon(at).log_delta)
     return Bounds(mass_inf, min(mass_inf + proven, 1.0))
 
 
-def _mixed_bounds(floor: Curve, curve: Curve, scout: Scout, mass_inf: float, at: float) -> Bounds:
+def _mixed_bounds(
+    floor: Curve, curve: Curve, cumulants: Cumulants, mass_inf: float, at: float
+) -> Bounds:
     """Return the lower bound of what is attained, and the smaller of two upper bounds."""
-    upper = min(curve(at).upper, chernoff_bounds(scout, mass_inf, at).upper)
+    upper = min(curve(at).upper, chernoff_bounds(cumulants, mass_inf, at).upper)
     return Bounds(min(floor(at).lower, upper), upper)
 
 

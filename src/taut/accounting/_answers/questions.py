@@ -15,7 +15,7 @@ from taut.accounting._engines.bounds import falls_below
 from taut.accounting._engines.contour import Contour
 from taut.accounting._engines.fourier import afa_delta
 from taut.accounting._engines.half_sum import HalfSum
-from taut.accounting._engines.saddle_point import Saddle, Scout
+from taut.accounting._engines.saddle_point import Cumulants, Saddle
 from taut.accounting._pairs.pair import Pair, renyi_cumulants
 from taut.accounting._releases.release import Primitive
 from taut.accounting._releases.renyi_only import RenyiOnly
@@ -152,7 +152,7 @@ def estimate_delta(
         pairs = zip(sums, swapped, strict=True)
         return max(afa_delta(part.terms, other.terms, epsilon) for part, other in pairs)
     return max(
-        _contour(part, lambda scout: scout.at_epsilon(epsilon)).delta(epsilon).upper
+        _contour(part, lambda cumulants: cumulants.at_epsilon(epsilon)).delta(epsilon).upper
         if part.terms
         else 0.0
         for part in sums
@@ -171,7 +171,7 @@ def estimate_epsilon(
         if _known(method) == "afa":
             estimators.append(partial(afa_delta, part.terms, other.terms))
         else:
-            contour = _contour(part, lambda scout: scout.at_delta(delta))
+            contour = _contour(part, lambda cumulants: cumulants.at_delta(delta))
             estimators.append(partial(_upper, contour))
     return max((falls_below(each, delta, 1.0).upper for each in estimators), default=0.0)
 
@@ -194,14 +194,14 @@ def _known(method: str) -> str:
     return method
 
 
-def _contour(part: HalfSum, saddle: Callable[[Scout], Saddle]) -> Contour:
+def _contour(part: HalfSum, saddle: Callable[[Cumulants], Saddle]) -> Contour:
     if not all(pair.closed_form for pair, _ in part.terms):
         raise ValueError(
             "method='contour' needs closed-form cumulants, which sampled and discrete Gaussian "
             "losses lack; epsilon_bounds and delta_bounds answer to any tolerance, certified"
         )
-    scout = Scout(part.terms, 1e-60)
-    contour = Contour(part.terms, saddle(scout), scout)
+    cumulants = Cumulants(part.terms, 1e-60)
+    contour = Contour(part.terms, saddle(cumulants), cumulants)
     if not contour.faded:
         raise ValueError(
             "the contour integral does not fade for this sum (too few or too rare losses); "

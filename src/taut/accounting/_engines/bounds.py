@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 __all__ = ["Bounds", "falls_below"]
 
-_PRECISION = 1e-12
+_BRACKET_WIDTH = 1e-12  # relative: below what profiles resolve; either end is safe at any width
 
 
 class Bounds(NamedTuple):
@@ -43,7 +43,7 @@ def falls_below(function: Callable[[float], float], level: float, guess: float) 
     low_value, high_value = _log(function(low)) - target, _log(function(high)) - target
     side = 0
     for _ in range(200):
-        if high - low <= _PRECISION * high:
+        if high - low <= _BRACKET_WIDTH * high:
             break
         # Illinois' variant of the secant rule, kept inside the bracket; halving where it stalls.
         span = low_value - high_value

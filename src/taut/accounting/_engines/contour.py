@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 
 from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._engines.bounds import Bounds
-from taut.accounting._engines.saddle_point import Saddle, Scout
+from taut.accounting._engines.saddle_point import Cumulants, Saddle
 from taut.accounting._pairs.pair import Pair
 
 __all__ = ["Contour"]
 
-_ALIAS = 1e-15
-_PERIODS = 60
-_FADED = -40.0
-_BLOCK = 256
-_MAX_NODES = 65_536
+_ALIAS_SHARE = 1e-15  # of delta: aliases below are lost in rounding; they are bounded in any case
+_MOST_WIDENINGS = 60  # of a period by a quarter: 6e5 times 8 deviations; aliases are bounded anyway
+_FADED_EXPONENT = -40.0  # of an integrand over its peak: exp(-40) = 4e-18 is below rounding
+_NODE_BLOCK = 256  # nodes evaluated at a time, between looks at whether the integrand has faded
+_MOST_CONTOUR_NODES = 65_536  # beyond, a lattice answers sooner: the contour is not certified
 
 Complex = NDArray[np.complex128]
 
@@ -41,18 +41,20 @@ class Contour:
     the sum is cut where its terms fade, an estimate to many digits.
     """
 
-    def __init__(self, terms: Sequence[tuple[Pair, int]], saddle: Saddle, scout: Scout) -> None:
+    def __init__(
+        self, terms: Sequence[tuple[Pair, int]], saddle: Saddle, cumulants: Cumulants
+    ) -> None:
         """Prepare the nodes on the line through ``saddle``."""
         self._tilt = saddle.tilt
-        self._width, self._probes = _plan(terms, saddle, math.sqrt(scout.spread(saddle.tilt)))
+        self._width, self._probes = _plan(terms, saddle, math.sqrt(cumulants.spread(saddle.tilt)))
         self._spacing = 2 * math.pi / self._width
         mu = math.sqrt(math.fsum(count * pair.gaussian_mu**2 for pair, count in terms))
         self.certified = mu > 0 and all(pair.closed_form for pair, _ in terms)
-        self._z, cumulants = self._line(terms, mu)
-        self.certified &= self._z.size < _MAX_NODES
-        self.faded = float(cumulants[-1].real) - float(cumulants[0].real) < _FADED
-        self._log_peak = float(cumulants[0].real)
-        self._weights = np.exp(cumulants - self._log_peak) / (self._z * (self._z + 1))
+        self._z, values = self._line(terms, mu)
+        self.certified &= self._z.size < _MOST_CONTOUR_NODES
+        self.faded = float(values[-1].real) - float(values[0].real) < _FADED_EXPONENT
+        self._log_peak = float(values[0].real)
+        self._weights = np.exp(values - self._log_peak) / (self._z * (self._z + 1))
         self._weights[0] /= 2
         # |exp K(c + i y)| <= exp(K(c) - mu^2 y^2 / 2), integrated from the last node on.
         y = self._z.imag
@@ -65,16 +67,16 @@ class Contour:
 
     def _line(self, terms: Sequence[tuple[Pair, int]], mu: float) -> tuple[Complex, Complex]:
         """Return nodes from the real axis up to where the integrand fades, and cumulants there."""
-        reach = math.sqrt(-2 * math.log(_ALIAS * 1e-3)) / mu if self.certified else math.inf
+        reach = math.sqrt(-2 * math.log(_ALIAS_SHARE * 1e-3)) / mu if self.certified else math.inf
         nodes, cumulants, size = [], [], 0
-        while size < _MAX_NODES:
-            y = self._spacing * np.arange(size, size + _BLOCK)
+        while size < _MOST_CONTOUR_NODES:
+            y = self._spacing * np.arange(size, size + _NODE_BLOCK)
             z = (self._tilt + 1j * y).astype(np.complex128)
             nodes.append(z)
             cumulants.append(_total(terms, z))
-            size += _BLOCK
+            size += _NODE_BLOCK
             drop = float((cumulants[-1].real - cumulants[0][0].real).max())
-            if z[-1].imag > reach or (drop < _FADED and not self.certified):
+            if z[-1].imag > reach or (drop < _FADED_EXPONENT and not self.certified):
                 break
         return np.concatenate(nodes), np.concatenate(cumulants)
 
@@ -104,9 +106,9 @@ def _plan(
     below = saddle.tilt * np.linspace(0.02, 0.95, 24)
     above = saddle.tilt + np.minimum(np.geomspace(0.1, 30.0, 24) / max(spread, 1e-100), 1e100)
     sides = [(z, _total(terms, z.astype(np.complex128)).real) for z in (below, above)]
-    target = saddle.log_delta + math.log(_ALIAS)
+    target = saddle.log_delta + math.log(_ALIAS_SHARE)
     width = 8 * spread
-    for _ in range(_PERIODS):
+    for _ in range(_MOST_WIDENINGS):
         logs = [
             cumulant - z * saddle.epsilon - np.abs(z - saddle.tilt) * width for z, cumulant in sides
         ]

@@ -18,14 +18,19 @@ from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._engines.tilted import TiltedSum
 from taut.accounting._pairs.discretisation import ALIGNMENT, BeyondLattice, Lattice
 
-__all__ = ["Window", "compose"]
+__all__ = ["LARGEST_WINDOW", "Window", "compose"]
 
 Complex = NDArray[np.complex128]
 
-_TINY = 1e-60
-_LARGEST = 2**23  # nodes of a window
-_NEGLIGIBLE = -80.0  # log magnitude below which a Fourier coefficient is dropped
-_MANY = 64  # copies; kept coefficients then exceed 1/4
+# Tilted masses below are set to zero, for products with them would crawl as subnormal numbers. All
+# of them, of all copies, are added to the noise: at most 1e-43 for 1e10 copies in any window.
+_FLUSHED_MASS = 1e-60
+LARGEST_WINDOW = 2**23
+"""Nodes of a window: a transform of that size and its copies take half a gigabyte of work space."""
+# Log magnitude below which a Fourier coefficient is dropped; exp(-80) = 2e-35 is added to the noise
+# and vanishes in it, which is 1e-16 of a norm of at least 1 / sqrt(LARGEST_WINDOW).
+_DROPPED_EXPONENT = -80.0
+_MANY_COPIES = 64  # kept coefficients then exceed exp(-80 / 64) > 1/4, which `growth` relies on
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def compose(terms: Sequence[tuple[Lattice, int]], window: Window) -> TiltedSum:
     most = sum(count * int(lattice.index[-1]) for lattice, count in terms)
     first = max(math.floor((bottom - origin) / step), least)
     last = min(math.ceil((top - origin) / step), most)
-    if last - first > _LARGEST:
+    if last - first > LARGEST_WINDOW:
         raise BeyondLattice(f"{last - first} nodes")
     size = next_fast_len(max(last - first + 1, 2), real=True)
     # Chernoff's bounds on what lies outside, tilted and not.
@@ -123,19 +128,19 @@ def _convolve(
     )
     weights = irfft(spectrum, size)
     # An FFT is off by ``unit`` in relative l2-norm (Higham 2002, Theorem 24.2); raising to a power
-    # multiplies that by the count. What was dropped is below exp(_NEGLIGIBLE) everywhere.
+    # multiplies that by the count. What was dropped is below exp(_DROPPED_EXPONENT) everywhere.
     unit = RELATIVE_ERROR / 2 * math.log2(size)
     norm = _norm(weights)
     noise = sum(count * unit * _norm(part) for part, count in zip(masses, counts, strict=True))
-    if len(terms) == 1 and counts[0] >= _MANY:
+    if len(terms) == 1 and counts[0] >= _MANY_COPIES:
         # Each coefficient is also off by ``unit`` at most, for the masses sum to one. The power
         # then multiplies it by the count and by the coefficient to the count less one, whose
         # modulus is the one of the result over that of a kept coefficient: near one for many
         # copies, so the error shrinks as the sum spreads.
-        growth = -_NEGLIGIBLE / counts[0] + 4 * counts[0] * unit
+        growth = -_DROPPED_EXPONENT / counts[0] + 4 * counts[0] * unit
         noise = min(noise, counts[0] * unit * norm * math.exp(min(growth, 600.0)))
-    noise += (unit + RELATIVE_ERROR * sum(counts)) * norm + math.exp(_NEGLIGIBLE)
-    noise += sum(counts) * size * _TINY
+    noise += (unit + RELATIVE_ERROR * sum(counts)) * norm + math.exp(_DROPPED_EXPONENT)
+    noise += sum(counts) * size * _FLUSHED_MASS
     return weights, noise
 
 
@@ -160,7 +165,7 @@ def _norm(values: Vector) -> float:
 
 def _flush(values: Vector) -> Vector:
     """Return ``values`` without those so small that arithmetic on them would crawl."""
-    values[values < _TINY] = 0.0
+    values[values < _FLUSHED_MASS] = 0.0
     return values
 
 
@@ -169,14 +174,14 @@ def _active(spectra: Sequence[Complex], counts: Sequence[int]) -> NDArray[np.int
     # The magnitude of the most repeated factor rules out most frequencies at once.
     leader = max(range(len(counts)), key=counts.__getitem__)
     power = spectra[leader].real ** 2 + spectra[leader].imag ** 2
-    active = np.flatnonzero(power > math.exp(2 * _NEGLIGIBLE / counts[leader]))
+    active = np.flatnonzero(power > math.exp(2 * _DROPPED_EXPONENT / counts[leader]))
     if len(spectra) > 1:
         with np.errstate(divide="ignore"):
             magnitude = sum(
                 count * np.log(np.abs(part[active]))
                 for count, part in zip(counts, spectra, strict=True)
             )
-        active = active[magnitude > _NEGLIGIBLE]
+        active = active[magnitude > _DROPPED_EXPONENT]
     return active
 
 

@@ -20,10 +20,10 @@ from taut.accounting._pairs.pair import Pair
 
 __all__ = ["afa_delta"]
 
-_OUTER_NODES = 700
-_OUTER_REACH = 1.0 - 1e-9
-_BLOCKS = 28
-_FADED = -60.0
+_OUTER_NODES = 700  # of Gauss's rule over all frequencies: a choice, on which no bound rests
+_OUTER_REACH = 1.0 - 1e-9  # of (0, 1), so that frequencies end at 5e8 and not at infinity
+_NODE_BLOCKS = 28  # a divisor of the nodes: after each block, a look at whether the rest has faded
+_FADED_LOG = -60.0  # of a characteristic function: exp(-60) = 9e-27 changes no digit
 
 
 def afa_delta(
@@ -62,10 +62,10 @@ def _levy_cdf(terms: Sequence[tuple[Pair, int]], at: float) -> float:
         return 0.0
     log_phi = np.full(s.shape, complex(-math.inf))
     # Fine quadratures for high frequencies are slow, and useless once the function has faded.
-    for block in np.split(np.arange(s.size), _BLOCKS):
+    for block in np.split(np.arange(s.size), _NODE_BLOCKS):
         z = (1j * s[block]).astype(np.complex128)
         log_phi[block] = sum(count * pair.log_mgf(z) for pair, count in terms)
-        if log_phi[block].real.max() < _FADED:
+        if log_phi[block].real.max() < _FADED_LOG:
             break
     integrand = np.imag(np.exp(log_phi - 1j * s * at)) / s
     integral = float(np.sum(0.5 * _OUTER_REACH * weight * jacobian * integrand))

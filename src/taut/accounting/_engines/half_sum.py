@@ -20,9 +20,9 @@ from taut.accounting._pairs.pair import Pair
 
 __all__ = ["HalfSum", "RenyiTerm", "merge_gaussians"]
 
-_FEW = 64
-_DUST = 1e-2  # share of the tolerance that neglected terms may use
-_SMALLEST = 1e-300  # below it floating point loses relative precision
+_FEW_ATOMS = 64  # values of a loss that is worth an exact sum; `sum_of_finite` limits the outcomes
+_DUST_SHARE = 1e-2  # of the tolerance: what a neglected term may use; all together have half of it
+_ATOMS_TAIL = 1e-300  # mass that may be cut from a loss said to be finite: as good as none
 
 
 class RenyiTerm(Protocol):
@@ -120,7 +120,7 @@ class HalfSum:
         """Return terms so small, all copies together, that a bound on them is as good."""
         reach = [(n * pair.max_loss, pair, n) for pair, n in self.terms if not pair.mass_inf]
         largest = max((n * pair.max_loss for pair, n in self.terms), default=0.0)
-        limit = min(_DUST * tolerance, _DUST) * min(largest, 1.0)
+        limit = min(_DUST_SHARE * tolerance, _DUST_SHARE) * min(largest, 1.0)
         return [(pair, n) for total, pair, n in reach if total < limit]
 
     def dust(self, tolerance: float) -> float:
@@ -181,8 +181,8 @@ def _as_finite(pair: Pair) -> FinitePair | None:
         return pair
     if pair.continuous or not pair.tight or math.isinf(pair.max_loss):
         return None
-    losses, masses, _ = pair.atoms(_SMALLEST)
-    if losses.size > _FEW or not (masses > 0).all():
+    losses, masses, _ = pair.atoms(_ATOMS_TAIL)
+    if losses.size > _FEW_ATOMS or not (masses > 0).all():
         return None
     return FinitePair(
         tuple(losses.tolist()),

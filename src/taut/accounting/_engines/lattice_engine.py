@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from taut.accounting._engines.bounds import Bounds
-from taut.accounting._engines.convolution import Window, compose
-from taut.accounting._engines.saddle_point import Saddle, Scout
+from taut.accounting._engines.convolution import LARGEST_WINDOW, Window, compose
+from taut.accounting._engines.saddle_point import Cumulants, Saddle
 from taut.accounting._engines.tilted import TiltedSum
 from taut.accounting._pairs.discretisation import (
     BeyondLattice,
@@ -26,36 +26,41 @@ from taut.accounting._pairs.pair import Pair
 
 __all__ = ["LatticeEngine"]
 
-_ROUNDS = 6
-_ROUGH = 0.02
-_COARSEST = 64.0
-_LARGEST_WINDOW = 2**23  # nodes; about half a gigabyte of work space
-_BLOCKS = 256  # a term with many more copies is composed in about this many equal blocks
-_MANY = 8 * _BLOCKS
-_TIGHTER = 1e-4
-_WIDEST = 0.1  # width of a cell times the tilt
-_FINENESS = 1.5  # how much finer than its share of the error the inside of a block is
+_REFINEMENTS = 6  # of the step, which is made to fit at once: one or two are usual
+_ROUGH_TOLERANCE = 0.02  # halves that differ by more are told apart; closer ones are asked sharply
+_COARSEST_STEP = 64.0  # exp of a step stays far within the range of floats
+# A term with many more copies is composed in about so many equal blocks. Each is rounded to the
+# common lattice once, and that costs as much accuracy as one copy would.
+_BLOCK_COUNT = 256
+_MOST_DIRECT = 8 * _BLOCK_COUNT  # copies; smaller blocks are not worth a transform of their own
+# Windows are planned for Chernoff's epsilon; at the true one escaped mass weighs more, by orders of
+# magnitude. Four at a time overtake it, and widen a window by log(1e4) over an exponent only.
+_ESCAPE_SHRINKAGE = 1e-4
+_WIDEST_EXPONENT = 0.1  # width of a cell times the tilt: tilted weights differ by 10% in a cell
+# Steps of the common lattice over those inside of a block of k copies, in units of sqrt(k). At one
+# the inside would err as much as the rounding of the block; at 1.5 by 2.25 times, for fewer nodes.
+_BLOCK_COARSENESS = 1.5
 
 
 class LatticeEngine:
     """Answers questions about a sum of losses in one direction, near one saddle point."""
 
     def __init__(
-        self, terms: Sequence[tuple[Pair, int]], scout: Scout, saddle: Saddle, tail: float
+        self, terms: Sequence[tuple[Pair, int]], cumulants: Cumulants, saddle: Saddle, tail: float
     ) -> None:
-        """Take a sum, its scout, where to look, and the mass that may be cut from each loss."""
+        """Take a sum, its cumulants, where to look, and the mass that may be cut from each loss."""
         self._terms = terms
-        self._scout = scout
+        self._cumulants = cumulants
         self._saddle = saddle
         self._tail = tail
-        self._survey = scout.survey(saddle)
-        coarsest = 40 * math.sqrt(scout.spread(saddle.tilt)) / _LARGEST_WINDOW
+        self._table = cumulants.around(saddle)
+        coarsest = 40 * math.sqrt(cumulants.spread(saddle.tilt)) / LARGEST_WINDOW
         through = [atoms_lattice(pair, tail) for pair, _ in terms]
         self._plans = [
             _Plan.of(count, exact=at is not None and at.step > coarsest)
             for (_, count), at in zip(terms, through, strict=True)
         ]
-        self._widths = scout.widths(saddle.tilt, _WIDEST / saddle.tilt)
+        self._widths = cumulants.widths(saddle.tilt, _WIDEST_EXPONENT / saddle.tilt)
 
     def epsilon(self, delta: float, tolerance: float, floor: float = 0.0) -> Bounds:
         """Return bounds on epsilon at ``delta``, relative gap ``tolerance`` if memory allows.
@@ -77,11 +82,11 @@ class LatticeEngine:
 
     def stays_below(self, delta: float, epsilon: float) -> bool:
         """Return whether a rough look proves that epsilon(delta) is at most ``epsilon``."""
-        step = self._first_step(_ROUGH * max(self._saddle.epsilon, 1e-12))
+        step = self._first_step(_ROUGH_TOLERANCE * max(self._saddle.epsilon, 1e-12))
         try:
             with np.errstate(invalid="raise", over="ignore", divide="ignore"):
                 singles = [bracket.upper for bracket in self._singles(step, sharp=False)]
-                upper = self._side(singles, self._survey.windows(_ROUGH)[0], upper=True)
+                upper = self._side(singles, self._table.windows(_ROUGH_TOLERANCE)[0], upper=True)
         except (BeyondLattice, ArithmeticError, ValueError):
             return False
         return upper.epsilon_upper(delta) <= epsilon
@@ -116,7 +121,7 @@ class LatticeEngine:
         """Return the best ``bounds``, and the sums with the narrowest ones, over a few windows."""
         sides: tuple[TiltedSum, TiltedSum] | None = None
         narrowest = math.inf
-        for window in self._survey.windows(tolerance):
+        for window in self._table.windows(tolerance):
             for found, lower, upper in self._shrink(window, step, tolerance, best, bounds):
                 if found.gap < narrowest:
                     narrowest, sides = found.gap, (lower, upper)
@@ -141,7 +146,7 @@ class LatticeEngine:
         Rounding noise or memory can end the refinement earlier; the bounds hold all the same.
         """
         stalls, worked = 0, False
-        for _ in range(_ROUNDS):
+        for _ in range(_REFINEMENTS):
             try:
                 lower, upper = self._compose(window, step)
             except BeyondLattice:
@@ -160,7 +165,7 @@ class LatticeEngine:
             shrink = math.sqrt(tolerance * best.upper / found.gap) if found.gap > 0 else 0.5
             step *= min(max(0.85 * shrink, 0.1), 0.7)
             # The window was planned for Chernoff's epsilon; nearer to the truth less may escape.
-            window = replace(window, escape=max(_TIGHTER * window.escape, 1e-300))
+            window = replace(window, escape=max(_ESCAPE_SHRINKAGE * window.escape, 1e-300))
 
     def _first_step(self, gap: float) -> float:
         """Return the step whose bracket should be ``gap`` wide in epsilon.
@@ -172,15 +177,15 @@ class LatticeEngine:
             return math.inf  # the loss's own lattice
         copies = math.fsum(plan.cost for plan in self._plans) or 1.0
         step = math.sqrt(2.1 * gap / (copies * (self._saddle.tilt + 1)))
-        spread = math.sqrt(self._scout.spread(self._saddle.tilt))
-        step = max(min(step, spread / 8), 32 * spread / _LARGEST_WINDOW, self._finest)
-        return min(step, _COARSEST)
+        spread = math.sqrt(self._cumulants.spread(self._saddle.tilt))
+        step = max(min(step, spread / 8), 32 * spread / LARGEST_WINDOW, self._finest)
+        return min(step, _COARSEST_STEP)
 
     @property
     def _finest(self) -> float:
         """Return the step below which the whole range of the sum would not fit into a window."""
         reach = math.fsum(n * float(np.ptp(pair.grid(self._tail, 2))) for pair, n in self._terms)
-        return reach / _LARGEST_WINDOW / math.sqrt(sum(n for _, n in self._terms))
+        return reach / LARGEST_WINDOW / math.sqrt(sum(n for _, n in self._terms))
 
     def _compose(self, window: Window, step: float) -> tuple[TiltedSum, TiltedSum]:
         """Return the sum rounded down and rounded up, on a lattice of about ``step``."""
@@ -223,7 +228,7 @@ class LatticeEngine:
             escape = window.escape / plan.blocks * 1e-2
             for copies, count in ((plan.copies, plan.blocks), (plan.rest, 1)):
                 if copies:
-                    inner = self._survey.block_window(i, copies, window.tilt, escape, tail)
+                    inner = self._table.block_window(i, copies, window.tilt, escape, tail)
                     block = compose([(single, copies)], inner)
                     offset = block.coarse_offset(plan.fineness)
                     parts.append((block.as_lattice(plan.fineness, offset, upper=upper), count))
@@ -241,16 +246,16 @@ class _Plan(NamedTuple):
     @classmethod
     def of(cls, count: int, *, exact: bool) -> _Plan:
         """Return equal blocks for many copies, none (all direct) for few or exact ones."""
-        if exact or count <= _MANY:
+        if exact or count <= _MOST_DIRECT:
             return cls(1, 0, count, exact)
-        near = count // _BLOCKS
+        near = count // _BLOCK_COUNT
         copies = next((k for k in range(near, near // 2, -1) if count % k == 0), near)
         return cls(copies, count // copies, count % copies, exact)
 
     @property
     def fineness(self) -> int:
         """Steps of the fine lattice, inside a block, in one of the common lattice."""
-        return math.ceil(math.sqrt(self.copies) / _FINENESS)
+        return math.ceil(math.sqrt(self.copies) / _BLOCK_COARSENESS)
 
     @property
     def cost(self) -> float:

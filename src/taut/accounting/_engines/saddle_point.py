@@ -1,7 +1,7 @@
-"""A quick, certified look at a sum: where to tilt, how wide to look, what Chernoff already proves.
+"""Upper cumulants of a sum: where to tilt, how wide to look, what Chernoff already proves.
 
-The scout keeps a few hundred nodes per distinct loss, discretised upwards, so its cumulants and
-everything it derives from them are upper bounds; they need no common lattice.
+A few hundred nodes are kept per distinct loss, discretised upwards, so the cumulants and everything
+derived from them are upper bounds; they need no common lattice.
 """
 
 from __future__ import annotations
@@ -19,22 +19,31 @@ from taut.accounting._engines.half_sum import RenyiTerm
 from taut.accounting._pairs.discretisation import Widths, upper_masses
 from taut.accounting._pairs.pair import Pair
 
-__all__ = ["SHARP", "Saddle", "Scout", "Survey"]
+__all__ = ["SHARP_NODES", "CumulantTable", "Cumulants", "Saddle"]
 
-SHARP = 4096
-"""Nodes for a bound that is published, not only looked at."""
+SHARP_NODES = 4096
+"""Nodes for a bound that is published, not only looked at: see ``_ROUGH_NODES``."""
 
-_NODES = 256
-_COARSE = np.geomspace(1e-4, 1e4, 33)
-_FINE = np.linspace(-1.0, 1.0, 13)
-_CHEAP = 62.0  # up to here the least table of moments will do; larger ones grow with the square
-_TILTS = np.array([0.25, 0.35, 0.5, 0.65, 0.8, 1.0])  # candidates, as shares of the saddle's tilt
-_LADDER = np.geomspace(0.0501, 2e3, 27)  # exponents for Chernoff's bound, likewise
-_NOISE_ROOMS = (1e9, 1.0)
-_ESCAPE = 1e-3
-_COARSENING = 0.25
-_BULK = 1e-3
-_HAIR = 1e-4
+# For placing a saddle and a window; wherever they are, bounds hold. What splitting cells adds falls
+# with the square of their number, so ``SHARP_NODES`` add 256 times less.
+_ROUGH_NODES = 256
+# In units of one over the standard deviation of the sum. A bound holds at every tilt, so a best one
+# outside of these eight decades costs tightness only.
+_FIRST_TILTS = np.geomspace(1e-4, 1e4, 33)
+_REFINING_POWERS = np.linspace(-1.0, 1.0, 13)  # of the last ratio: six tilts to either neighbour
+_CHEAP_TILT = 62.0  # the least table of moments reaches it; larger ones grow with the square
+# Candidates, as shares of the saddle's tilt. All are sound; the narrowest window is taken.
+_TILT_SHARES = np.array([0.25, 0.35, 0.5, 0.65, 0.8, 1.0])
+# Exponents for Chernoff's bound on what leaves a window, likewise; sound, all of them. Neighbours
+# differ by half, so the best is missed by little; the first is off 0.05, to equal no candidate.
+_CHERNOFF_SHARES = np.geomspace(0.0501, 2e3, 27)
+# How far the scale of the tilted mass may exceed delta, in tolerances. A transform errs by some
+# 1e-16 of the scale, so by 1e-7 of the tolerance at first; where that is too much, by 1e-16 of it.
+_TILTED_EXCESSES = (1e9, 1.0)
+_ESCAPE_SHARE = 1e-3  # of the tolerance: what mass outside of a window may add to the gap
+_WIDENING = 0.25  # of the even width: errors go with its square, so wide cells add a sixteenth
+_BULK_MASS = 1e-3  # tilted mass above, and its square below, beyond which cells may widen
+_SLOPE_STEP = 1e-4  # relative, of a central difference: off by 1e-8, and for explanations only
 
 
 class Saddle(NamedTuple):
@@ -51,7 +60,7 @@ class Saddle(NamedTuple):
     log_delta: float
 
 
-class Scout:
+class Cumulants:
     """Upper cumulants of a sum of losses, at finitely many nodes."""
 
     def __init__(
@@ -59,7 +68,7 @@ class Scout:
         terms: Sequence[tuple[Pair, int]],
         tail: float,
         curves: Sequence[tuple[RenyiTerm, int]] = (),
-        nodes: int = _NODES,
+        nodes: int = _ROUGH_NODES,
     ) -> None:
         """Discretise every pair of ``terms`` with at most ``tail`` of its mass cut.
 
@@ -82,14 +91,14 @@ class Scout:
     def _proven(self, tilts: Vector) -> Vector:
         """Return the best cumulant bound of the sum at ``tilts`` > 0, order by order."""
         total = np.zeros(tilts.shape)
-        parts = zip(self.cumulants(tilts), self._zcdp, self._terms, strict=True)
+        parts = zip(self.of_terms(tilts), self._zcdp, self._terms, strict=True)
         for cumulant, rho, (_, _, count) in parts:
             total += count * np.minimum(cumulant, rho * tilts * (tilts + 1))
         for curve, count in self._curves:
             total += count * curve.cumulants(tilts)
         return total
 
-    def cumulants(self, tilts: Vector) -> list[Vector]:
+    def of_terms(self, tilts: Vector) -> list[Vector]:
         """Return the cumulant of one copy of every term at real ``tilts`` of shape (m,)."""
         values = []
         for losses, log_masses, _ in self._terms:
@@ -104,9 +113,9 @@ class Scout:
 
     def means(self, tilt: float) -> list[float]:
         """Return the mean tilted loss of every term, all its copies together; curves come last."""
-        near = tilt * np.array([1 - _HAIR, 1 + _HAIR])
+        near = tilt * np.array([1 - _SLOPE_STEP, 1 + _SLOPE_STEP])
         slopes = [
-            count * float(np.diff(curve.cumulants(near))[0]) / (2 * _HAIR * tilt)
+            count * float(np.diff(curve.cumulants(near))[0]) / (2 * _SLOPE_STEP * tilt)
             for curve, count in self._curves
         ]
         return [count * mean for mean, _, count in self._moments(tilt)] + slopes
@@ -136,10 +145,14 @@ class Scout:
         log_delta = float(np.logaddexp(values[best], math.log(max(self._lost, 1e-320))))
         return Saddle(float(tilts[best]), epsilon, min(log_delta, 0.0))
 
-    def survey(self, saddle: Saddle) -> Survey:
+    def around(self, saddle: Saddle) -> CumulantTable:
         """Return cumulants on a ladder of tilts around a saddle, to plan windows with."""
-        tilts = np.sort(saddle.tilt * np.concatenate([-_LADDER, [0.0], _TILTS, _LADDER]))
-        return Survey(saddle, tilts, self.cumulants(tilts), [count for _, _, count in self._terms])
+        tilts = np.sort(
+            saddle.tilt * np.concatenate([-_CHERNOFF_SHARES, [0.0], _TILT_SHARES, _CHERNOFF_SHARES])
+        )
+        return CumulantTable(
+            saddle, tilts, self.of_terms(tilts), [count for _, _, count in self._terms]
+        )
 
     def widths(self, tilt: float, widest: float) -> list[Widths]:
         """Return how wide cells may be where the tilted loss has little mass.
@@ -157,9 +170,9 @@ class Scout:
             density = mass / np.diff(losses)
             typical = float(mass @ density)
             with np.errstate(divide="ignore", over="ignore"):
-                factor = np.clip(_COARSENING * np.cbrt(typical / density), 1.0, 2.0**30)
+                factor = np.clip(_WIDENING * np.cbrt(typical / density), 1.0, 2.0**30)
             above = np.cumsum(mass[::-1])[::-1]
-            factor[(above > _BULK) & (np.cumsum(mass) > _BULK**2)] = 1.0
+            factor[(above > _BULK_MASS) & (np.cumsum(mass) > _BULK_MASS**2)] = 1.0
             result.append(Widths(losses, factor, widest))
         return result
 
@@ -167,9 +180,12 @@ class Scout:
         """Return tilts around the minimum of a unimodal ``objective``, and its values there."""
         spread = self.spread(0.0) + math.fsum(n * _spread(curve) for curve, n in self._curves)
         scale = 1 / math.sqrt(min(max(spread, 1e-300), 1e300))
-        best = self._roughly(objective, np.clip(scale * _COARSE, 1e-9, 1e9))
-        for ratio in (_COARSE[1] / _COARSE[0], (_COARSE[1] / _COARSE[0]) ** (1 / 6)):
-            tilts = best * ratio**_FINE
+        best = self._roughly(objective, np.clip(scale * _FIRST_TILTS, 1e-9, 1e9))
+        for ratio in (
+            _FIRST_TILTS[1] / _FIRST_TILTS[0],
+            (_FIRST_TILTS[1] / _FIRST_TILTS[0]) ** (1 / 6),
+        ):
+            tilts = best * ratio**_REFINING_POWERS
             if self._curves:  # theorems speak of integer orders, and chords meet there
                 corners = np.concatenate([curve.corners() for curve, _ in self._curves])
                 near = corners[(corners >= tilts[0]) & (corners <= tilts[-1])]
@@ -181,7 +197,7 @@ class Scout:
 
     def _roughly(self, objective: Callable[[Vector], Vector], tilts: Vector) -> float:
         """Return the best of ``tilts``; curves are asked for large orders only if those can win."""
-        small = tilts[tilts < _CHEAP]
+        small = tilts[tilts < _CHEAP_TILT]
         if self._curves and small.size > 1:
             best = int(np.argmin(objective(small)))
             if best < small.size - 1:
@@ -190,7 +206,7 @@ class Scout:
 
 
 @dataclass(frozen=True)
-class Survey:
+class CumulantTable:
     """Cumulants of every term on increasing ``tilts``, around a saddle."""
 
     saddle: Saddle
@@ -200,7 +216,7 @@ class Survey:
 
     def windows(self, tolerance: float) -> list[Window]:
         """Return windows to try in turn: as narrow as noise allows, then with little noise."""
-        return list(dict.fromkeys(self._window(tolerance, room) for room in _NOISE_ROOMS))
+        return list(dict.fromkeys(self._window(tolerance, room) for room in _TILTED_EXCESSES))
 
     def _window(self, tolerance: float, room: float) -> Window:
         """Return the tilt and window with the fewest nodes that answer at the saddle.
@@ -214,10 +230,10 @@ class Survey:
         at_saddle = float(np.interp(self.saddle.tilt, self.tilts, excess))
         limit = max(math.log(room * tolerance), at_saddle + 1)
         best, narrowest = None, math.inf
-        for i in np.flatnonzero(np.isin(self.tilts, self.saddle.tilt * _TILTS)):
+        for i in np.flatnonzero(np.isin(self.tilts, self.saddle.tilt * _TILT_SHARES)):
             if excess[i] > limit:
                 continue
-            escape = min(_ESCAPE * tolerance * math.exp(min(-float(excess[i]), 600.0)), 1e-3)
+            escape = min(_ESCAPE_SHARE * tolerance * math.exp(min(-float(excess[i]), 600.0)), 1e-3)
             window, width = self._around(int(i), total, escape, 1.0)
             if width < narrowest:
                 best, narrowest = window, width

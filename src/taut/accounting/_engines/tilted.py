@@ -20,8 +20,8 @@ from taut.accounting._pairs.finite import FinitePair
 
 __all__ = ["TiltedSum"]
 
-_TINY = 1e-60
-_ATOM = 0.02
+_FAINT_WEIGHT = 1e-60  # stands for empty nodes, whose logarithm is asked; placing a node is a guess
+_ATOM_WEIGHT = 0.02  # of one node: with less, no place of the coarse nodes wastes more than another
 
 
 @dataclass(frozen=True)
@@ -255,10 +255,10 @@ class TiltedSum:
     def coarse_offset(self, factor: int) -> float:
         """Return where coarse nodes waste least: it matters for sums that are nearly an atom."""
         heaviest = int(np.argmax(self.weights))
-        if self.weights[heaviest] < _ATOM:
+        if self.weights[heaviest] < _ATOM_WEIGHT:
             return self.first
         low = max(heaviest - 2 * factor, 0)
-        weights = np.maximum(self.weights[low : heaviest + 25 * factor], _TINY)
+        weights = np.maximum(self.weights[low : heaviest + 25 * factor], _FAINT_WEIGHT)
         losses = self.first + self.step * np.arange(low, low + weights.size)
         start = int(np.argmax(np.cumsum(weights) > 1e-3 * weights.sum()))
         losses, weights = losses[start:], weights[start:]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taut._base.arrays import Vector
-from taut.accounting._engines.saddle_point import Scout
+from taut.accounting._engines.saddle_point import Cumulants
 from taut.accounting._pairs.blurred import SmoothPair
 from taut.accounting._pairs.discretisation import Lattice, Placement, discretise, place
 from taut.accounting._pairs.finite import FinitePair, any_of
@@ -88,9 +88,9 @@ class _Masses:
 
 def _placements(terms: Sequence[tuple[Pair, int]]) -> list[Placement]:
     """Return lattices of one common step, each through the atoms of its loss."""
-    scout = Scout(terms, _TAIL)
+    cumulants = Cumulants(terms, _TAIL)
     count = sum(n for _, n in terms)
-    spread = math.sqrt(max(scout.spread(0.0), 1e-300))
+    spread = math.sqrt(max(cumulants.spread(0.0), 1e-300))
     reach = math.fsum(n * float(np.ptp(pair.grid(_TAIL, 2))) for pair, n in terms)
     step = max(spread / (_FINENESS * math.sqrt(count)), min(reach, 40 * spread) / _MOST_NODES)
     found = [place(pair, step, _TAIL) for pair, _ in terms]
