@@ -25,7 +25,7 @@ from taut.accounting._answers.questions import (
 )
 from taut.accounting._engines.bounds import Bounds
 from taut.accounting._engines.half_sum import HalfSum, merge_gaussians
-from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.release import Release
 from taut.accounting._releases.renyi_only import OneSided, RenyiOnly
 from taut.accounting._releases.sampled import FixedSize, Joint, Poisson, PoissonReplace
 from taut.accounting._releases.sampled_renyi import FixedSizeRenyi, JointRenyi, PoissonRenyi
@@ -60,18 +60,18 @@ class PrivacyLoss:
     __slots__ = ("_adjacency", "_terms")
 
     _adjacency: Adjacency
-    _terms: tuple[tuple[Primitive, int], ...]
+    _terms: tuple[tuple[Release, int], ...]
 
     def __init__(
-        self, terms: Iterable[tuple[Primitive, int]] = (), adjacency: Adjacency | str = "add_remove"
+        self, terms: Iterable[tuple[Release, int]] = (), adjacency: Adjacency | str = "add_remove"
     ) -> None:
         """Collect ``terms``; the factories of the bank are the usual way to make a loss."""
-        counts: Counter[Primitive] = Counter()
+        counts: Counter[Release] = Counter()
         relation = as_adjacency(adjacency)
-        for primitive, count in terms:
-            primitive.check(relation)
-            counts[primitive] += validate.integer(count=count)
-        kept = ((primitive, count) for primitive, count in counts.items() if count)
+        for release, count in terms:
+            release.check(relation)
+            counts[release] += validate.integer(count=count)
+        kept = ((release, count) for release, count in counts.items() if count)
         object.__setattr__(self, "_adjacency", relation)
         object.__setattr__(self, "_terms", tuple(sorted(kept, key=lambda term: repr(term[0]))))
 
@@ -89,7 +89,7 @@ class PrivacyLoss:
         return self._adjacency
 
     @property
-    def terms(self) -> tuple[tuple[Primitive, int], ...]:
+    def terms(self) -> tuple[tuple[Release, int], ...]:
         """The distinct releases with their counts."""
         return self._terms
 
@@ -217,7 +217,7 @@ class PrivacyLoss:
         exchange = relation in (Adjacency.REPLACE, Adjacency.ZERO_OUT)
         return PrivacyLoss([(FixedSize(base, size, total, exchange), 1)], relation)
 
-    def _as_one(self) -> Primitive | None:
+    def _as_one(self) -> Release | None:
         """Return the whole sum as one release that a sampler can act on, None if it is zero."""
         if not self._terms:
             return None
@@ -381,7 +381,7 @@ def _quiet() -> np.errstate:
     return np.errstate(over="ignore", under="ignore", divide="ignore")
 
 
-def _removal_of(loss: PrivacyLoss) -> Primitive:
+def _removal_of(loss: PrivacyLoss) -> Release:
     """Return the only release of a loss for add/remove."""
     if not isinstance(loss, PrivacyLoss):
         raise TypeError(f"removal must be a PrivacyLoss, got removal={loss!r}")

@@ -9,14 +9,14 @@ from typing import Any
 
 from taut._base import validate
 from taut.accounting._adjacency import Adjacency, as_adjacency
-from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.release import Release
 
 __all__ = ["SCHEMA", "decode", "dumps", "encode", "loads"]
 
 SCHEMA = "taut.privacy-loss/1"
 
 
-def encode(adjacency: Adjacency, terms: Iterable[tuple[Primitive, int]]) -> dict[str, Any]:
+def encode(adjacency: Adjacency, terms: Iterable[tuple[Release, int]]) -> dict[str, Any]:
     """Return a JSON-ready description of a sum of releases."""
     return {
         "schema": SCHEMA,
@@ -25,7 +25,7 @@ def encode(adjacency: Adjacency, terms: Iterable[tuple[Primitive, int]]) -> dict
     }
 
 
-def decode(data: Mapping[str, Any]) -> tuple[Adjacency, list[tuple[Primitive, int]]]:
+def decode(data: Mapping[str, Any]) -> tuple[Adjacency, list[tuple[Release, int]]]:
     """Return the relation and the terms described by ``data``.
 
     Raises:
@@ -60,7 +60,7 @@ def loads(text: str) -> Any:
         raise ValueError(f"not valid JSON: {error}") from None
 
 
-def _encode(release: Primitive) -> dict[str, Any]:
+def _encode(release: Release) -> dict[str, Any]:
     data: dict[str, Any] = {"kind": release.kind}
     for field in fields(release):
         data[field.name] = _plain(getattr(release, field.name))
@@ -71,12 +71,12 @@ def _plain(value: Any) -> Any:
     """Return a field as JSON has it: releases as objects, also inside of tuples."""
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    return _encode(value) if isinstance(value, Primitive) else value
+    return _encode(value) if isinstance(value, Release) else value
 
 
-def _decode(data: Mapping[str, Any]) -> Primitive:
+def _decode(data: Mapping[str, Any]) -> Release:
     kind = data["kind"]
-    kinds = Primitive.kinds()
+    kinds = Release.kinds()
     if kind not in kinds:
         raise ValueError(f"unknown release kind {kind!r}; known: {', '.join(sorted(kinds))}")
     values = {name: _frozen(value) for name, value in data.items() if name != "kind"}

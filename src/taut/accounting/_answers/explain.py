@@ -11,7 +11,7 @@ from taut.accounting._answers.answer import Engine, epsilon_bounds
 from taut.accounting._engines.bounds import Bounds
 from taut.accounting._engines.half_sum import HalfSum
 from taut.accounting._engines.saddle_point import SHARP_NODES, Cumulants
-from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.release import Release
 from taut.accounting._releases.renyi_only import OneSided, RenyiOnly
 
 __all__ = ["Explanation", "Share", "explain"]
@@ -72,7 +72,7 @@ class Explanation:
 
 def explain(
     adjacency: Adjacency,
-    releases: Sequence[tuple[Primitive, int]],
+    releases: Sequence[tuple[Release, int]],
     sums: Sequence[HalfSum],
     delta: float,
 ) -> Explanation:
@@ -102,9 +102,7 @@ def _renyi_epsilon(part: HalfSum, delta: float) -> float:
     return min(max(saddle.epsilon, 0.0), part.max_loss)
 
 
-def _shares(
-    releases: Sequence[tuple[Primitive, int]], half: Half, delta: float
-) -> tuple[Share, ...]:
+def _shares(releases: Sequence[tuple[Release, int]], half: Half, delta: float) -> tuple[Share, ...]:
     """Return each release's share of the mean tilted loss, which adds up to epsilon or so."""
     with_pair = [(r, count) for r, count in releases if not isinstance(r, RenyiOnly)]
     without = [(r, count) for r, count in releases if isinstance(r, RenyiOnly)]

@@ -17,7 +17,7 @@ from taut.accounting._engines.fourier import afa_delta
 from taut.accounting._engines.half_sum import HalfSum
 from taut.accounting._engines.saddle_point import Cumulants, Saddle
 from taut.accounting._pairs.pair import Pair, renyi_cumulants
-from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.release import Release
 from taut.accounting._releases.renyi_only import RenyiOnly
 
 __all__ = [
@@ -48,12 +48,12 @@ def cumulant_of_sum(part: HalfSum, z: complex) -> complex:
     return complex(sum(n * value for value, n in values))
 
 
-def renyi_divergence(releases: Sequence[tuple[Primitive, int]], half: Half, order: float) -> float:
+def renyi_divergence(releases: Sequence[tuple[Release, int]], half: Half, order: float) -> float:
     """Return the Renyi divergence of ``order`` >= 1 in one direction."""
     return math.fsum(n * _divergence(release, half, order) for release, n in releases)
 
 
-def _divergence(release: Primitive, half: Half, order: float) -> float:
+def _divergence(release: Release, half: Half, order: float) -> float:
     at = np.array([max(order, 1 + _NEAR_ONE)])  # divergences grow with the order
     known = None if math.isinf(order) else release.known_divergences(half, at)
     if known is not None:

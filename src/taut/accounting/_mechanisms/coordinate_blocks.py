@@ -23,7 +23,7 @@ from taut.accounting._mechanisms.worst_record import (
     table_size,
     vertex,
 )
-from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.release import Release
 from taut.accounting._releases.renyi_only import RenyiOnly
 from taut.accounting._releases.sampled import Poisson
 from taut.accounting.renyi._sums import poisson_cumulants
@@ -101,7 +101,7 @@ class TwiceSampledBlocks(RenyiOnly):
         return 1 / self.length
 
     @property
-    def plain(self) -> Primitive:
+    def plain(self) -> Release:
         """A release whose pair dominates this one: the same noise and records, all coordinates."""
         return Poisson(Gaussian(1.0, self.length), self.record_rate)
 

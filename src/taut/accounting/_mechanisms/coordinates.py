@@ -26,7 +26,7 @@ from taut.accounting._mechanisms.worst_record import (
     table_size,
     vertex,
 )
-from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.release import Release
 from taut.accounting._releases.renyi_only import RenyiOnly
 from taut.accounting._releases.sampled import Poisson
 from taut.accounting.renyi._sums import poisson_cumulants
@@ -124,7 +124,7 @@ class Coordinatewise(_Clipped):
         self._check_clipping()
 
     @property
-    def plain(self) -> Primitive:
+    def plain(self) -> Release:
         """A release whose pair dominates this one: the same noise without sampling."""
         return Gaussian(self.sigma, self.l2_clip)
 
@@ -163,7 +163,7 @@ class TwiceSampled(_Clipped):
         self._check_clipping()
 
     @property
-    def plain(self) -> Primitive:
+    def plain(self) -> Release:
         """A release whose pair dominates this one: the same noise and records, all coordinates."""
         return Poisson(Gaussian(self.sigma, self.l2_clip), self.record_rate)
 

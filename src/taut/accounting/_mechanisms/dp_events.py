@@ -22,7 +22,7 @@ from taut.accounting._mechanisms.noise import (
     laplace,
 )
 from taut.accounting._mechanisms.selection import RandomizedResponse, randomized_response
-from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.release import Release
 from taut.accounting._releases.sampled import FixedSize, Joint, Poisson
 
 __all__ = ["from_dp_event", "to_dp_event"]
@@ -125,7 +125,7 @@ _READERS: dict[str, Callable[[Any, Adjacency], PrivacyLoss]] = {
 }
 
 
-def _write_sum(terms: Iterable[tuple[Primitive, int]], moved: int, events: Any) -> Any:
+def _write_sum(terms: Iterable[tuple[Release, int]], moved: int, events: Any) -> Any:
     singles = [(_write(release, moved, events), count) for release, count in terms]
     parts = [
         part if count == 1 else events.SelfComposedDpEvent(part, count) for part, count in singles
@@ -135,7 +135,7 @@ def _write_sum(terms: Iterable[tuple[Primitive, int]], moved: int, events: Any) 
     return parts[0] if len(parts) == 1 else events.ComposedDpEvent(parts)
 
 
-def _write(release: Primitive, moved: int, events: Any) -> Any:
+def _write(release: Release, moved: int, events: Any) -> Any:
     match release:
         case Gaussian():
             return events.GaussianDpEvent(moved * release.sigma / release.sensitivity)

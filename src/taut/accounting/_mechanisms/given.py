@@ -17,7 +17,7 @@ from taut.accounting._loss import PrivacyLoss
 from taut.accounting._pairs.finite import FailingPair, binary_pair, finite_pair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._pairs.profile import Knots, convex_knots, larger_pair, pair_of_knots
-from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.release import Release
 from taut.accounting._releases.renyi_only import Renyi
 from taut.errors import UnsoundConfiguration
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Pure(Primitive):
+class Pure(Release):
     """Anything that satisfies epsilon-DP."""
 
     kind = "pure"
@@ -52,7 +52,7 @@ class Pure(Primitive):
 
 
 @dataclass(frozen=True)
-class Approximate(Primitive):
+class Approximate(Release):
     """Anything that satisfies (epsilon, delta)-DP."""
 
     kind = "approximate"
@@ -70,7 +70,7 @@ class Approximate(Primitive):
 
 
 @dataclass(frozen=True)
-class Finite(Primitive):
+class Finite(Release):
     """Finitely many outcomes: p without the record, q with it."""
 
     kind = "finite"
@@ -101,7 +101,7 @@ class Finite(Primitive):
 
 
 @dataclass(frozen=True)
-class Profile(Primitive):
+class Profile(Release):
     """Any mechanism with a known upper bound on its privacy profile.
 
     ``direction`` is the half that the bound is about, or None if it holds for both.

@@ -23,14 +23,14 @@ from taut.accounting._pairs.gaussian import GaussianPair
 from taut.accounting._pairs.mixture import MixturePair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._pairs.sampled import SampledPair
-from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.release import Release
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["MixtureOfGaussians", "group_poisson", "mixture_of_gaussians"]
 
 
 @dataclass(frozen=True)
-class MixtureOfGaussians(Primitive):
+class MixtureOfGaussians(Release):
     """Normal noise of deviation sigma on a value that the record shifts by a random amount."""
 
     kind = "mixture_of_gaussians"

@@ -1,6 +1,6 @@
 """The releases that taut knows by name: what was released, and its dominating pair.
 
-A primitive is a frozen description that serialises as its parameters; the pair it returns holds
+A release is a frozen description that serialises as its parameters; the pair it returns holds
 the mathematics. A new mechanism is one short class here and one factory in ``_bank.py``.
 """
 
@@ -17,7 +17,7 @@ from taut.accounting._pairs.exponential import laplace_pair
 from taut.accounting._pairs.finite import DiscreteGaussianPair, binary_pair, discrete_laplace_pair
 from taut.accounting._pairs.gaussian import GaussianPair, VariancePair
 from taut.accounting._pairs.pair import Pair
-from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.release import Release
 from taut.errors import UnsoundConfiguration
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Gaussian(Primitive):
+class Gaussian(Release):
     """Normal noise of standard deviation sigma on a query of given l2-sensitivity."""
 
     kind = "gaussian"
@@ -59,7 +59,7 @@ class Gaussian(Primitive):
 
 
 @dataclass(frozen=True)
-class Laplace(Primitive):
+class Laplace(Release):
     """Laplace noise of given scale on a query of given l1-sensitivity."""
 
     kind = "laplace"
@@ -80,7 +80,7 @@ class Laplace(Primitive):
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian(Primitive):
+class DiscreteGaussian(Release):
     """Integer Gaussian noise on one integer query of integer sensitivity."""
 
     kind = "discrete_gaussian"
@@ -98,7 +98,7 @@ class DiscreteGaussian(Primitive):
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace(Primitive):
+class DiscreteLaplace(Release):
     """Two-sided geometric noise on one integer query of integer sensitivity."""
 
     kind = "discrete_laplace"
@@ -116,7 +116,7 @@ class DiscreteLaplace(Primitive):
 
 
 @dataclass(frozen=True)
-class Variance(Primitive):
+class Variance(Release):
     """Centred normal noise whose deviation is sigma_p without the record, sigma_q with it."""
 
     kind = "variance_pair"

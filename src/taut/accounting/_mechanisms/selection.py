@@ -12,7 +12,7 @@ from taut.accounting._loss import PrivacyLoss
 from taut.accounting._pairs.exponential import exponential_mechanism_pair, laplace_pair
 from taut.accounting._pairs.finite import FailingPair, FinitePair, binary_pair
 from taut.accounting._pairs.pair import Pair
-from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.release import Release
 
 __all__ = [
     "Exponential",
@@ -25,7 +25,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class RandomizedResponse(Primitive):
+class RandomizedResponse(Release):
     """A bit that is true with probability p."""
 
     kind = "randomized_response"
@@ -45,7 +45,7 @@ class RandomizedResponse(Primitive):
 
 
 @dataclass(frozen=True)
-class Exponential(Primitive):
+class Exponential(Release):
     """A mechanism whose log-likelihood ratios span at most epsilon, such as private selection."""
 
     kind = "exponential"
@@ -61,7 +61,7 @@ class Exponential(Primitive):
 
 
 @dataclass(frozen=True)
-class StabilityRelease(Primitive):
+class StabilityRelease(Release):
     """The exact answer, or nothing, by a noisy distance-to-instability test.
 
     Failure has mass delta / 2, half of what is usually quoted: only one tail of the Laplace noise

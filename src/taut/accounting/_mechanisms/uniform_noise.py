@@ -25,7 +25,7 @@ from taut.accounting._mechanisms.uniform_moments import (
     laplace_uniform_cumulants,
 )
 from taut.accounting._mechanisms.worst_record import Vertex, divergences_from, table_size, vertex
-from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.release import Release
 from taut.accounting._releases.renyi_only import RenyiOnly, divergences
 from taut.accounting._releases.sampled import Poisson
 from taut.accounting.renyi._sums import poisson_cumulants
@@ -109,7 +109,7 @@ class MixedGaussian(_Mixed):
         return vertex(self.sensitivity, self.sensitivity_inf, self.dimension, 2.0)
 
     @property
-    def plain(self) -> Primitive:
+    def plain(self) -> Release:
         """A release whose pair dominates this one: uniform noise is post-processing of it."""
         return Poisson(Gaussian(self.sigma, self.sensitivity), self.rate)
 
@@ -163,7 +163,7 @@ class MixedLaplace(_Mixed):
         return vertex(self.sensitivity, self.sensitivity_inf, self.dimension, 1.0)
 
     @property
-    def plain(self) -> Primitive:
+    def plain(self) -> Release:
         """The release without uniform noise."""
         return Poisson(Laplace(self.scale, self.sensitivity), self.rate)
 

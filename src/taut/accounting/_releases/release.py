@@ -13,18 +13,18 @@ from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._pairs.pair import Pair
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["Primitive", "Several", "check_sizes", "refuse_batches"]
+__all__ = ["Release", "Several", "check_sizes", "refuse_batches"]
 
 
 @dataclass(frozen=True)
-class Primitive(ABC):
+class Release(ABC):
     """One release, described by its parameters.
 
     Every class that sets `kind` is found again by it, so that JSON needs no list of classes.
     """
 
     kind: ClassVar[str]
-    _kinds: ClassVar[dict[str, type[Primitive]]] = {}
+    _kinds: ClassVar[dict[str, type[Release]]] = {}
 
     caveat: ClassVar[str] = ""
     """What the guarantee rests on beyond published proofs, if anything."""
@@ -35,12 +35,12 @@ class Primitive(ABC):
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         if "kind" in vars(cls):
-            Primitive._kinds[cls.kind] = cls
+            Release._kinds[cls.kind] = cls
 
     @staticmethod
-    def kinds() -> Mapping[str, type[Primitive]]:
+    def kinds() -> Mapping[str, type[Release]]:
         """Return the class of every kind of release."""
-        return Primitive._kinds
+        return Release._kinds
 
     @abstractmethod
     def pair(self, half: Half) -> Pair:
@@ -55,14 +55,14 @@ class Primitive(ABC):
         """Whether the release, or one inside of it, draws a batch of fixed size."""
         values = [getattr(self, field.name) for field in fields(self)]
         items = [item for v in values for item in (v if isinstance(v, tuple) else (v,))]
-        inside = [item for item in items if isinstance(item, Primitive)]
+        inside = [item for item in items if isinstance(item, Release)]
         return self.draws_batches or any(release.contains_batches for release in inside)
 
     def known_divergences(self, half: Half, orders: Vector) -> Vector | None:
         """Return bounds on Renyi divergences that are better than those of the pair, if any."""
         return None
 
-    def sampled(self, rate: float) -> Primitive | None:
+    def sampled(self, rate: float) -> Release | None:
         """Return this release on a Poisson sample, if it knows better than the general theorem."""
         return None
 
@@ -72,7 +72,7 @@ class Primitive(ABC):
         return f"{self.kind}({inside})"
 
 
-def refuse_batches(release: Primitive) -> None:
+def refuse_batches(release: Release) -> None:
     """Refuse to sample what draws batches of fixed size itself: no theorem covers it."""
     if release.contains_batches:
         raise UnsoundConfiguration(
@@ -92,10 +92,10 @@ def check_sizes(batch_size: int, population: int) -> None:
         )
 
 
-class Several(Primitive):
+class Several(Release):
     """Several releases that look at one sample of the records: one release for a sampler."""
 
-    releases: tuple[Primitive, ...]
+    releases: tuple[Release, ...]
     counts: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -103,7 +103,7 @@ class Several(Primitive):
         if not self.releases or len(self.releases) != len(self.counts):
             raise ValueError("a joint release needs as many counts as releases, at least one")
         for release, count in zip(self.releases, self.counts, strict=True):
-            if not isinstance(release, Primitive):
+            if not isinstance(release, Release):
                 raise ValueError(f"releases must be releases, got release={release!r}")
             validate.positive_integer(count=count)
 

@@ -16,7 +16,7 @@ from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._adjacency import Half
 from taut.accounting._pairs.pair import Pair, renyi_cumulants
 from taut.accounting._pairs.profile import lower_hull
-from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.release import Release
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["OneSided", "Renyi", "RenyiOnly", "divergences"]
@@ -25,7 +25,7 @@ _SAFETY = 1 + 1e-9  # covers the rounding of a moment and of its quadrature
 
 
 @dataclass(frozen=True)
-class RenyiOnly(Primitive):
+class RenyiOnly(Release):
     """A release without a dominating pair: a theorem bounds its Renyi divergences alone."""
 
     has_pair: ClassVar[bool] = False
@@ -48,7 +48,7 @@ class RenyiOnly(Primitive):
         return self.renyi(half, orders)
 
     @property
-    def plain(self) -> Primitive | None:
+    def plain(self) -> Release | None:
         """A release with a pair that reveals more, so that its pair dominates this one."""
         return None
 
@@ -128,7 +128,7 @@ class Renyi(RenyiOnly):
         return f"rdp({len(self.orders)} orders up to {self.orders[-1]:g})"
 
 
-def divergences(release: Primitive, half: Half, orders: Vector) -> Vector:
+def divergences(release: Release, half: Half, orders: Vector) -> Vector:
     """Return upper bounds on the Renyi divergences of any release, with a pair or without."""
     known = release.known_divergences(half, orders)
     if known is not None:

@@ -1,4 +1,4 @@
-"""Sampled releases: a primitive around another, with the sampler's theorem checked."""
+"""Sampled releases: a release around another, with the sampler's theorem checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from taut.accounting._pairs.pair import Pair
 from taut.accounting._pairs.profile import Knots, convex_knots, pair_of_knots
 from taut.accounting._pairs.sampled import ReplaceSampledPair, SampledPair
 from taut.accounting._releases.product import EnclosedPair, product_pair
-from taut.accounting._releases.release import Primitive, Several, check_sizes, refuse_batches
+from taut.accounting._releases.release import Release, Several, check_sizes, refuse_batches
 from taut.accounting._releases.renyi_only import RenyiOnly
 from taut.accounting._releases.sampled_renyi import FixedSizeRenyi, JointRenyi, PoissonRenyi
 from taut.errors import UnsoundConfiguration
@@ -32,7 +32,7 @@ class Joint(Several):
     """Several releases that look at one sample of the records, all with dominating pairs."""
 
     kind = "joint"
-    releases: tuple[Primitive, ...]
+    releases: tuple[Release, ...]
     counts: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -66,17 +66,17 @@ def _product(joint: Joint, half: Half) -> Pair:
 
 
 @dataclass(frozen=True)
-class Poisson(Primitive):
+class Poisson(Release):
     """``base`` on a sample that contains each record independently with probability ``rate``."""
 
     kind = "poisson"
-    base: Primitive
+    base: Release
     rate: float
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         validate.probability(rate=self.rate)
-        if not isinstance(self.base, Primitive):
+        if not isinstance(self.base, Release):
             raise ValueError(f"base must be a release, got base={self.base!r}")
         refuse_batches(self.base)
 
@@ -93,7 +93,7 @@ class Poisson(Primitive):
             return None
         return PoissonRenyi(self.base.by_divergences, self.rate).renyi(half, orders)
 
-    def sampled(self, rate: float) -> Primitive:
+    def sampled(self, rate: float) -> Release:
         """Sampling twice multiplies the rates."""
         return Poisson(self.base, rate * self.rate)
 
@@ -115,7 +115,7 @@ class Poisson(Primitive):
 
 
 @dataclass(frozen=True)
-class PoissonReplace(Primitive):
+class PoissonReplace(Release):
     """A Poisson sample under replace-one: the record may be exchanged, or not be sampled at all.
 
     ``exchange`` is the loss of exchanging a record of the sample, ``removal`` that of taking it
@@ -124,15 +124,15 @@ class PoissonReplace(Primitive):
     """
 
     kind = "poisson_replace"
-    exchange: Primitive
-    removal: Primitive
+    exchange: Release
+    removal: Release
     rate: float
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         validate.probability(rate=self.rate)
         for name in ("exchange", "removal"):
-            if not isinstance(getattr(self, name), Primitive):
+            if not isinstance(getattr(self, name), Release):
                 raise ValueError(f"{name} must be a release, got {name}={getattr(self, name)!r}")
             if isinstance(getattr(self, name), RenyiOnly):
                 raise UnsoundConfiguration(
@@ -211,7 +211,7 @@ def _symmetric(epsilons: Vector, deltas: Vector) -> Knots:
 
 
 @dataclass(frozen=True)
-class FixedSize(Primitive):
+class FixedSize(Release):
     """``base`` on a uniformly random subset of ``batch_size`` out of ``population`` records.
 
     ``base`` is a replace-one loss: exchanging a sampled record changes a clipped sum by up to
@@ -221,14 +221,14 @@ class FixedSize(Primitive):
 
     kind = "fixed_size"
     draws_batches = True
-    base: Primitive
+    base: Release
     batch_size: int
     population: int
     exchange: bool = False
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        if not isinstance(self.base, Primitive):
+        if not isinstance(self.base, Release):
             raise ValueError(f"base must be a release, got base={self.base!r}")
         if self.base.contains_batches:
             raise UnsoundConfiguration(

@@ -10,7 +10,7 @@ import numpy as np
 from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting._adjacency import Adjacency, Half
-from taut.accounting._releases.release import Primitive, Several, check_sizes, refuse_batches
+from taut.accounting._releases.release import Release, Several, check_sizes, refuse_batches
 from taut.accounting._releases.renyi_only import RenyiOnly, divergences
 from taut.accounting.renyi._baselines import fixed_size
 from taut.accounting.renyi._poisson import poisson
@@ -27,7 +27,7 @@ class JointRenyi(Several, RenyiOnly):
     """Several releases that look at one sample, at least one of them without a pair."""
 
     kind = "joint_rdp"
-    releases: tuple[Primitive, ...]
+    releases: tuple[Release, ...]
     counts: tuple[int, ...]
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
