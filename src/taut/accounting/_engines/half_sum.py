@@ -16,13 +16,12 @@ from taut.accounting._adjacency import Half
 from taut.accounting._pairs.exponential import ExponentialPair
 from taut.accounting._pairs.finite import FailingPair, FinitePair, any_of, sum_of_finite
 from taut.accounting._pairs.gaussian import GaussianPair
-from taut.accounting._pairs.pair import Pair
+from taut.accounting._pairs.pair import ATOMS_TAIL, Pair
 
 __all__ = ["HalfSum", "RenyiTerm", "merge_gaussians"]
 
 _FEW_ATOMS = 64  # values of a loss that is worth an exact sum; `sum_of_finite` limits the outcomes
 _DUST_SHARE = 1e-2  # of the tolerance: what a neglected term may use; all together have half of it
-_ATOMS_TAIL = 1e-300  # mass that may be cut from a loss said to be finite: as good as none
 
 
 class RenyiTerm(Protocol):
@@ -181,7 +180,7 @@ def _as_finite(pair: Pair) -> FinitePair | None:
         return pair
     if pair.continuous or not pair.tight or math.isinf(pair.max_loss):
         return None
-    losses, masses, _ = pair.atoms(_ATOMS_TAIL)
+    losses, masses, _ = pair.atoms(ATOMS_TAIL)
     if losses.size > _FEW_ATOMS or not (masses > 0).all():
         return None
     return FinitePair(

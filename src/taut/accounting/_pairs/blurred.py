@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR
-from taut.accounting._pairs.pair import Atoms, Cells, Pair, Quadrature
+from taut.accounting._pairs.pair import Atoms, Cells, Pair, Quadrature, gauss_rule
 
 __all__ = ["SmoothPair"]
 
-_RULE = np.polynomial.legendre.leggauss(16)
-_NODES, _WEIGHTS = (_RULE[0] + 1) / 2, _RULE[1] / 2  # on the unit interval
+# In a gap the densities are lines, so moments of their ratio are smooth: 16 nodes are exact for
+# polynomials of degree 31. Such pairs serve lower bounds by their cells, which need no quadrature.
+_GAP_NODES, _GAP_WEIGHTS = gauss_rule(16)
 
 
 Indices = NDArray[np.int64]
@@ -154,10 +155,10 @@ class SmoothPair(Pair):
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return the atoms and Gauss-Legendre nodes in every gap."""
         gaps, atoms = self._gaps, self._atoms
-        p = gaps.p_a[:, None] + _NODES * (gaps.p_b - gaps.p_a)[:, None]
+        p = gaps.p_a[:, None] + _GAP_NODES * (gaps.p_b - gaps.p_a)[:, None]
         q_a, q_b = gaps.p_a * np.exp(-gaps.loss_a), gaps.p_b * np.exp(-gaps.loss_b)
-        q = q_a[:, None] + _NODES * (q_b - q_a)[:, None]
-        losses, weights = np.log(p / q).ravel(), (p * _WEIGHTS).ravel()
+        q = q_a[:, None] + _GAP_NODES * (q_b - q_a)[:, None]
+        losses, weights = np.log(p / q).ravel(), (p * _GAP_WEIGHTS).ravel()
         return Quadrature(np.append(losses, atoms.losses), np.log(np.append(weights, atoms.masses)))
 
 

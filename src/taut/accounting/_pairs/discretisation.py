@@ -40,12 +40,13 @@ __all__ = [
     "upper_masses",
 ]
 
-_BOTTOM_ROUNDS = 3
-_BOTTOM_ACCURACY = 5e-3
-_BOTTOM_CELLS = np.arange(25.0)
-_BALANCE_ROUNDS = 4
-_FEW_NODES = 16_384
-_MOST_NODES = 2**21
+# The place of the lowest node decides how much rounding down wastes; every place is sound.
+_BOTTOM_ITERATIONS = 3  # of Aitken's extrapolation, for a sequence that converges geometrically
+_BOTTOM_ACCURACY = 5e-3  # in steps: the waste is flat at its minimum
+_BOTTOM_CELLS = np.arange(25.0)  # the lowest, by which places are compared; further up they agree
+_BALANCE_SWEEPS = 4  # towards equality at every edge; what they leave is repaired, so any is sound
+_EVEN_CELLS = 16_384  # of equal width; only more are worth the waste where widths change
+_MOST_CELLS = 2**21  # some 16 megabytes for each of a dozen vectors
 ALIGNMENT = 1e-10
 """An atom this close to a node, in steps, is taken to sit on it; the error is accounted for."""
 
@@ -153,8 +154,8 @@ def _nodes(reach: Vector, placement: Placement, widths: Widths | None) -> NDArra
     step, offset = placement
     first = math.floor((reach[0] - offset) / step - ALIGNMENT)
     last = max(math.ceil((reach[-1] - offset) / step + ALIGNMENT), first + 1)
-    if widths is None or last - first < _FEW_NODES:
-        if last - first > _MOST_NODES:
+    if widths is None or last - first < _EVEN_CELLS:
+        if last - first > _MOST_CELLS:
             raise BeyondLattice(f"{last - first} cells")
         return np.arange(first, last + 1)
     # Runs of equal width: neighbours of different width waste mass when rounded down.
@@ -166,7 +167,7 @@ def _nodes(reach: Vector, placement: Placement, widths: Widths | None) -> NDArra
         stride = 2 ** int(power[turn - 1])
         stop = last if turn == power.size else math.floor((widths.losses[turn] - offset) / step)
         whole = max((stop - start) // stride, 0) * stride
-        if whole // stride > _MOST_NODES:
+        if whole // stride > _MOST_CELLS:
             raise BeyondLattice(f"{whole // stride} cells")
         runs.append(np.arange(start, start + whole, stride))
         start += whole
@@ -239,7 +240,7 @@ def lowest_node(pair: Pair, step: float, tail: float) -> float:
 def _balanced(pair: Pair, step: float, tail: float, bottom: float, stays: float | None) -> float:
     """Return the node where everything below and a share of the cell above average out."""
     node = bottom + step
-    for _ in range(_BOTTOM_ROUNDS):
+    for _ in range(_BOTTOM_ITERATIONS):
         once = _average_at(pair, step, tail, bottom, node, stays)
         twice = _average_at(pair, step, tail, bottom, once, stays)
         bend = twice - 2 * once + node
@@ -351,7 +352,7 @@ def _lift(lower: Vector, raised: Vector, width: Vector) -> Vector:
         ratio = np.where(lack > 0, offer / lack, math.inf)
         weight: Vector = np.where(lack > 0, 1 / (1 + ratio), 0.0)
         fraction: Vector = 1 - weight
-        for _ in range(_BALANCE_ROUNDS):
+        for _ in range(_BALANCE_SWEEPS):
             # Removes the smooth part of what edges still lack or leave unused.
             wanted = np.where(lack > 0, ratio * (1 - np.append(fraction[1:], 1.0)), 1.0)
             fraction = np.clip(fraction + (wanted - fraction) * weight, 0.0, 1.0)

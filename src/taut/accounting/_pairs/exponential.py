@@ -19,7 +19,9 @@ from taut.accounting._pairs.pair import Atoms, Cells, Pair, Quadrature
 
 __all__ = ["ExponentialPair", "exponential_mechanism_pair", "laplace_pair"]
 
-_QUADRATURE_NODES = 128
+# On a panel, at most 2 of loss and 64 radians long, exp(z l) is entire: 128 nodes of Gauss's rule
+# are exact for degree 255, so its series is cut at (32 / 256)^256 or less.
+_PANEL_NODES = 128
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class ExponentialPair(Pair):
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return the atoms and Gauss-Legendre nodes on panels of bounded length."""
         panels = max(1, math.ceil(self.reach * max(1.0, frequency / 32)))
-        node, weight = np.polynomial.legendre.leggauss(_QUADRATURE_NODES)
+        node, weight = np.polynomial.legendre.leggauss(_PANEL_NODES)
         edges = np.linspace(-self.reach, self.reach, panels + 1)
         half = (edges[1] - edges[0]) / 2
         losses = ((edges[:-1] + half)[:, None] + half * node).ravel()

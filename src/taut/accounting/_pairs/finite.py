@@ -29,12 +29,14 @@ __all__ = [
 
 Complex = NDArray[np.complex128]
 
-_MAX_ATOMS = 2_000_000
-_FEW = 64
-_BLOCK = 2**21  # entries of a table of thresholds and outcomes
-_HAIR = 4 * float(np.finfo(np.float64).eps)
-_OUTCOMES = 20_000
-_COPIES = 128  # of one loss; logarithms of larger factorials are too coarse
+_MOST_OUTCOMES = 2_000_000  # of integer noise: 16 megabytes a vector; coarser units need fewer
+_FEW_OUTCOMES = 64  # whose sum at thousands of contour nodes is as quick as a formula
+_PROFILE_ENTRIES = 2**21  # of a table of thresholds and outcomes: 16 megabytes at a time
+# Relative, of log1p((p - q) / q): a subtraction, a quotient and a logarithm, each within a unit in
+# the last place, and the logarithm magnifies the error of its argument by no more than one.
+_LOSS_ERROR = 4 * float(np.finfo(np.float64).eps)
+_MOST_SUM_OUTCOMES = 20_000  # of an exact sum: with more, a lattice answers sooner
+_MOST_COPIES = 128  # of one loss; logarithms of larger factorials are too coarse
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class FinitePair(Pair):
     @property
     def closed_form(self) -> bool:  # type: ignore[override]
         """A sum over few outcomes counts as a closed form."""
-        return len(self.losses) <= _FEW
+        return len(self.losses) <= _FEW_OUTCOMES
 
     @property
     def loss_error(self) -> float:  # type: ignore[override]
@@ -85,7 +87,7 @@ class FinitePair(Pair):
         losses, log_masses = self._arrays
         epsilon = np.asarray(epsilon, dtype=float)
         flat, masses = epsilon.ravel(), np.exp(log_masses)
-        parts = np.array_split(flat, 1 + flat.size * losses.size // _BLOCK)
+        parts = np.array_split(flat, 1 + flat.size * losses.size // _PROFILE_ENTRIES)
         sums = [
             (masses * np.expm1(np.minimum(e[:, None] - losses, 0.0))).sum(axis=1) for e in parts
         ]
@@ -116,7 +118,7 @@ def finite_pair(p: Vector, q: Vector) -> FinitePair:
     with np.errstate(over="ignore"):
         losses = np.log1p((p_shared - q_shared) / q_shared)
     losses = np.where(np.isfinite(losses), losses, np.log(p_shared) - np.log(q_shared))
-    losses = np.where(losses == 0, 0.0, losses + _HAIR * np.abs(losses))  # to the safe side
+    losses = np.where(losses == 0, 0.0, losses + _LOSS_ERROR * np.abs(losses))  # to the safe side
     losses, logs = _distinct(losses, np.log(p_shared), 0.0)
     return FinitePair(
         tuple(losses.tolist()),
@@ -131,7 +133,7 @@ def _distinct(losses: Vector, logs: Vector, error: float) -> tuple[Vector, Vecto
     order = np.argsort(losses, kind="stable")
     losses, logs = losses[order], logs[order]
     size = np.maximum(np.abs(losses[1:]), np.abs(losses[:-1]))
-    apart = np.diff(losses) > np.maximum(8 * _HAIR * size, error)
+    apart = np.diff(losses) > np.maximum(8 * _LOSS_ERROR * size, error)
     first = np.append(0, np.flatnonzero(apart) + 1)[: losses.size]
     last = np.append(first[1:] - 1, losses.size - 1)[: first.size]
     return losses[last], np.logaddexp.reduceat(logs, first) if first.size else logs
@@ -144,8 +146,8 @@ def sum_of_finite(terms: Sequence[tuple[FinitePair | None, int]]) -> FinitePair 
     thousands of copies of a coin have thousands of outcomes only.
     """
     finite = [(pair, count) for pair, count in terms if pair is not None and pair.losses]
-    sizes = [math.comb(n + len(pair.losses) - 1, n) for pair, n in finite if n <= _COPIES]
-    if len(sizes) < len(terms) or math.prod(sizes) > _OUTCOMES:
+    sizes = [math.comb(n + len(pair.losses) - 1, n) for pair, n in finite if n <= _MOST_COPIES]
+    if len(sizes) < len(terms) or math.prod(sizes) > _MOST_SUM_OUTCOMES:
         return None
     losses, logs, magnitude = np.zeros(1), np.zeros(1), 0.0
     for pair, count in finite:
@@ -193,7 +195,7 @@ def binary_pair(epsilon: float) -> FinitePair:
 
 def discrete_laplace_pair(scale: float, sensitivity: int) -> FinitePair:
     """Return the pair of integer noise with mass proportional to exp(-|x| / scale)."""
-    if sensitivity > _MAX_ATOMS:
+    if sensitivity > _MOST_OUTCOMES:
         raise ValueError(
             f"discrete_laplace has one outcome per unit of sensitivity={sensitivity}; divide scale "
             "and sensitivity by a common unit"
@@ -264,7 +266,7 @@ class DiscreteGaussianPair(Pair):
     def _outcomes(self, tail: float) -> Atoms:
         # The discrete tail is below the continuous one for x >= 1 (Canonne et al. 2020, Prop. 25).
         reach = math.ceil(-float(ndtri(max(tail, 1e-320))) * self.sigma + 2)
-        if 2 * reach + self.shift > _MAX_ATOMS:
+        if 2 * reach + self.shift > _MOST_OUTCOMES:
             raise ValueError(
                 f"discrete_gaussian needs {2 * reach + self.shift:.0f} outcomes at "
                 f"sigma={self.sigma}; divide sigma and sensitivity by a common unit"

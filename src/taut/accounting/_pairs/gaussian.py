@@ -11,22 +11,40 @@ from scipy.special import erfc, erfcinv, erfcx, ndtr, ndtri
 
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR, UP
-from taut.accounting._pairs.pair import Cells, Pair, Quadrature
+from taut.accounting._pairs.pair import Cells, Pair, Quadrature, gauss_rule
 
-__all__ = ["GaussianPair", "VariancePair", "mills_ratio", "normal_density"]
+__all__ = [
+    "LARGEST_EXPONENT",
+    "MOST_NORMAL_NODES",
+    "NORMAL_REACH",
+    "NORMAL_STEP",
+    "GaussianPair",
+    "VariancePair",
+    "mills_ratio",
+    "normal_density",
+]
 
-_SQRT2 = math.sqrt(2.0)
-_SQRT_HALF_PI = math.sqrt(math.pi / 2)
-_QUADRATURE_REACH = 39.0  # beyond it the normal density is below the smallest float
-_QUADRATURE_STEP = 0.05
-_MAX_NODES = 2**20
-_LARGEST_EXPONENT = 600.0
-_NARROW = 0.03
-_BULK = 3.0
-_RULE = np.polynomial.legendre.leggauss(6)
-_FINE_RULE = np.polynomial.legendre.leggauss(24)
-_FINE_NODES, _FINE_WEIGHTS = (_FINE_RULE[0] + 1) / 2, _FINE_RULE[1] / 2
-_NODES, _WEIGHTS = (_RULE[0] + 1) / 2, _RULE[1] / 2  # on the unit interval
+_SQRT2 = math.sqrt(2.0)  # between the arguments of erfc and of the normal distribution
+_SQRT_HALF_PI = math.sqrt(math.pi / 2)  # between erfcx and Mills' ratio
+NORMAL_REACH = 39.0
+"""Standard deviations beyond which the normal density is below the smallest float."""
+NORMAL_STEP = 0.05
+"""Of a trapezoid rule, in deviations: it errs by exp(-2 pi^2 / step^2) for a normal density.
+
+That is nothing. Sampled, the integrand has branch points pi / mu off the line, and the rule errs by
+exp(-2 pi^2 / (mu step)) of the density there: by 1e-17 for mu = 10, below 1e-13 for mu = 50.
+"""
+MOST_NORMAL_NODES = 2**20
+"""Of such a rule: 8 megabytes a vector; with the step above they span 52,000 deviations."""
+LARGEST_EXPONENT = 600.0
+"""Beyond it products with exp are taken in logarithms; exp(600) = 4e260 leaves room for sums."""
+# Cells whose width times (1 + position + mu) is less are integrated: six nodes of Gauss's rule then
+# err by (6!)^4 / (13 (12!)^3) spread^12 < 1e-34 times a derivative of at most 1e5, relatively.
+_NARROW_SPREAD = 0.03
+_BULK_REACH = 3.0  # deviations; further out tails are as small as cells, and their difference does
+_CELL_NODES, _CELL_WEIGHTS = gauss_rule(6)
+_RADIUS_NODES = 4097  # over the reach: steps of a 105th of the larger deviation
+_PEAK_NODES, _PEAK_WEIGHTS = gauss_rule(24)  # exact for degree 47 within a few deviations of a peak
 
 
 @dataclass(frozen=True)
@@ -79,9 +97,9 @@ class GaussianPair(Pair):
         far = x + self.mu
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             p_tail, q_tail = ndtr(-np.abs(x)), ndtr(-np.abs(far))
-            scale = np.exp(np.minimum(edges, _LARGEST_EXPONENT))
+            scale = np.exp(np.minimum(edges, LARGEST_EXPONENT))
             scaled = scale * q_tail
-            huge = edges > _LARGEST_EXPONENT
+            huge = edges > LARGEST_EXPONENT
             if huge.any():  # exp(edge) phi(far) = phi(x) keeps the product in range
                 scaled[huge] = normal_density(x[huge]) * mills_ratio(far[huge])
             one = np.ones(edges.size - 1)
@@ -94,8 +112,8 @@ class GaussianPair(Pair):
         )
         cells = Cells(mass, q_mass, np.clip(surplus, 0.0, mass), error)
         with np.errstate(over="ignore"):
-            narrow = np.diff(x) * (1 + np.abs(x[:-1]) + self.mu) < _NARROW
-        narrow &= np.abs(x[:-1]) < _BULK  # further out the tails are as small as the cells
+            narrow = np.diff(x) * (1 + np.abs(x[:-1]) + self.mu) < _NARROW_SPREAD
+        narrow &= np.abs(x[:-1]) < _BULK_REACH  # further out the tails are as small as the cells
         if narrow.any():
             self._integrate(x, narrow, cells)
         return cells
@@ -103,10 +121,10 @@ class GaussianPair(Pair):
     def _integrate(self, x: Vector, narrow: NDArray[np.bool_], cells: Cells) -> None:
         """Fill in ``narrow`` cells by Gauss's rule: differences of tails would lose digits."""
         left, width = x[:-1][narrow], np.diff(x)[narrow]
-        inside = width[:, None] * _NODES
+        inside = width[:, None] * _CELL_NODES
         with np.errstate(over="ignore", under="ignore"):
-            p = normal_density(left[:, None] + inside) * (width[:, None] * _WEIGHTS)
-            q = normal_density(left[:, None] + inside + self.mu) * (width[:, None] * _WEIGHTS)
+            p = normal_density(left[:, None] + inside) * (width[:, None] * _CELL_WEIGHTS)
+            q = normal_density(left[:, None] + inside + self.mu) * (width[:, None] * _CELL_WEIGHTS)
         cells.mass[narrow] = p.sum(axis=1)
         cells.q_mass[narrow] = q.sum(axis=1)
         cells.surplus[narrow] = -(p * np.expm1(-self.mu * inside)).sum(axis=1)
@@ -117,18 +135,18 @@ class GaussianPair(Pair):
         # exp(tilt L) moves the peak by tilt mu; sampling looks at both distributions.
         peaks = np.array([-self.mu, 0.0, self.mu * tilt, self.mu * (tilt + 2)])
         # Neighbouring nodes must not differ by much of a turn of exp(i frequency L).
-        step = min(_QUADRATURE_STEP, 0.5 / max(self.mu * frequency, 1e-9))
-        span = peaks[-1] - peaks[0] + 2 * _QUADRATURE_REACH
-        if span <= _MAX_NODES * _QUADRATURE_STEP:
+        step = min(NORMAL_STEP, 0.5 / max(self.mu * frequency, 1e-9))
+        span = peaks[-1] - peaks[0] + 2 * NORMAL_REACH
+        if span <= MOST_NORMAL_NODES * NORMAL_STEP:
             x, step = np.linspace(
-                peaks[0] - _QUADRATURE_REACH,
-                peaks[-1] + _QUADRATURE_REACH,
-                min(max(math.ceil(span / step), 512), _MAX_NODES),
+                peaks[0] - NORMAL_REACH,
+                peaks[-1] + NORMAL_REACH,
+                min(max(math.ceil(span / step), 512), MOST_NORMAL_NODES),
                 retstep=True,
             )
         else:  # so far apart, nothing but the peaks matters
-            step = _QUADRATURE_STEP
-            window = np.arange(-_QUADRATURE_REACH, _QUADRATURE_REACH, step)
+            step = NORMAL_STEP
+            window = np.arange(-NORMAL_REACH, NORMAL_REACH, step)
             x = (np.unique(peaks)[:, None] + window).ravel()
         log_weights = -0.5 * x**2 - 0.5 * math.log(2 * math.pi) + math.log(step)
         return Quadrature(self.mu * x + self.mu**2 / 2, log_weights)
@@ -181,10 +199,10 @@ class VariancePair(Pair):
 
     def _near_peak(self, x: Vector) -> Vector:
         """Return the integral of p (1 - exp(e - L)) over |y| < x, free of cancellation."""
-        y = x[..., None] * _FINE_NODES
+        y = x[..., None] * _PEAK_NODES
         gain = -np.expm1(-self._curvature * (x[..., None] ** 2 - y**2))
         density = normal_density(y / self.sigma_p) / self.sigma_p
-        value: Vector = 2 * x * (density * gain * _FINE_WEIGHTS).sum(axis=-1)
+        value: Vector = 2 * x * (density * gain * _PEAK_WEIGHTS).sum(axis=-1)
         return value
 
     def grid(self, tail: float, size: int) -> Vector:
@@ -213,7 +231,7 @@ class VariancePair(Pair):
 
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return trapezoid nodes in x over the wider of the two distributions."""
-        x = np.linspace(0.0, _QUADRATURE_REACH * max(self.sigma_p, self.sigma_q), 4097)
+        x = np.linspace(0.0, NORMAL_REACH * max(self.sigma_p, self.sigma_q), _RADIUS_NODES)
         step = x[1] - x[0]
         log_weights = -0.5 * (x / self.sigma_p) ** 2 + math.log(
             2 * step / (self.sigma_p * math.sqrt(2 * math.pi))

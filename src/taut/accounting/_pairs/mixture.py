@@ -16,25 +16,31 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._adjacency import Half
-from taut.accounting._pairs.gaussian import mills_ratio, normal_density
-from taut.accounting._pairs.pair import Cells, Pair, Quadrature
+from taut.accounting._pairs.gaussian import (
+    LARGEST_EXPONENT,
+    MOST_NORMAL_NODES,
+    NORMAL_REACH,
+    NORMAL_STEP,
+    mills_ratio,
+    normal_density,
+)
+from taut.accounting._pairs.pair import Cells, Pair, Quadrature, gauss_rule
 
 __all__ = ["MixturePair"]
 
-_FAR = 1e200  # stands for an infinite loss; its square still has a sign
-_BLOCK = 2**19  # entries of a table of outputs and components worked on at a time
-_KNOTS = 192
-_NEWTON = 200
-_SQUARABLE = 1e100
-_SETTLED = 4e-16
-_NARROW = 0.5
-_MOMENTS = 15
-_LARGEST_EXPONENT = 600.0
-_QUADRATURE_REACH = 39.0  # beyond it the normal density is below the smallest float
-_QUADRATURE_STEP = 0.05
-_MAX_NODES = 2**20
-_RULE = np.polynomial.legendre.leggauss(8)
-_NODES, _WEIGHTS = (_RULE[0] + 1) / 2, _RULE[1] / 2  # on the unit interval
+_LARGEST_LOSS = 1e200  # stands for an infinite loss; its square still has a sign
+_OUTPUT_ENTRIES = 2**19  # of a table of outputs and components, worked on at a time: 4 megabytes
+_INVERSE_KNOTS = 192  # between which inverses are interpolated, to start Newton's method near
+_MOST_NEWTON_STEPS = 200  # from at most log(components) above a convex function's root: some ten do
+_SQUARABLE_OUTPUT = 1e100  # outputs up to here have a square; no mass lies beyond
+_SETTLED_ERROR = 4e-16  # relative to the parts of an excess: two units, its own rounding
+# Cells whose width times (1 + position + largest shift) is less are integrated: eight nodes of
+# Gauss's rule err by (8!)^4 / (17 (16!)^3) / 2^16 < 1e-27 times a derivative of at most 1e7.
+_NARROW_CELL = 0.5
+_TAYLOR_TERMS = 15  # of exp, up to the one left out: 0.5^14 / 15! = 5e-17 of the first
+
+
+_MIXED_NODES, _MIXED_WEIGHTS = gauss_rule(8)
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,7 @@ class MixturePair(Pair):
         parts = [np.zeros(edges.size - 1) for _ in range(4)]
         with np.errstate(over="ignore", invalid="ignore"):
             spread = np.diff(y) * (1 + np.abs(y[:-1]) + self._c[-1])
-        narrow = (spread < _NARROW) & (np.abs(y[:-1]) < _SQUARABLE)
+        narrow = (spread < _NARROW_CELL) & (np.abs(y[:-1]) < _SQUARABLE_OUTPUT)
         for fill, chosen in ((self._integrals, narrow), (self._differences, ~narrow)):
             at = np.flatnonzero(chosen)
             for block in self._blocks(at.size):
@@ -114,9 +120,9 @@ class MixturePair(Pair):
         largest = float(self._c[-1])
         # exp(tilt L) moves the peak by up to tilt times the largest shift; its branch points are
         # pi / largest off the real axis.
-        ahead, behind = _QUADRATURE_REACH + largest * (tilt + 2), _QUADRATURE_REACH + largest
-        step = min(_QUADRATURE_STEP, 0.5 / (largest * max(frequency, 1.0)))
-        nodes = min(max(math.ceil((ahead + behind) / step), 512), _MAX_NODES)
+        ahead, behind = NORMAL_REACH + largest * (tilt + 2), NORMAL_REACH + largest
+        step = min(NORMAL_STEP, 0.5 / (largest * max(frequency, 1.0)))
+        nodes = min(max(math.ceil((ahead + behind) / step), 512), MOST_NORMAL_NODES)
         y = np.linspace(-behind, ahead, nodes)
         losses = self._loss_at(y)
         log_weights = -0.5 * y**2 - 0.5 * math.log(2 * math.pi) + math.log(y[1] - y[0])
@@ -134,7 +140,7 @@ class MixturePair(Pair):
     @cached_property
     def _powers(self) -> Vector:
         """The first powers of the shifts, relative to the largest, shape (components, powers)."""
-        powers: Vector = np.power.outer(self._c / self._c[-1], np.arange(1.0, _MOMENTS))
+        powers: Vector = np.power.outer(self._c / self._c[-1], np.arange(1.0, _TAYLOR_TERMS))
         return powers
 
     @property
@@ -143,7 +149,7 @@ class MixturePair(Pair):
         return 1 if self.half is Half.REMOVE else -1
 
     def _blocks(self, size: int) -> list[slice]:
-        rows = max(1, _BLOCK // self._c.size)
+        rows = max(1, _OUTPUT_ENTRIES // self._c.size)
         return [slice(start, start + rows) for start in range(0, size, rows)]
 
     def _exponents(self, x: Vector) -> Vector:
@@ -170,9 +176,9 @@ class MixturePair(Pair):
 
     def _position(self, losses: Vector) -> Vector:
         """Return the y at which the loss takes each value."""
-        targets = self._sign * np.clip(losses, -_FAR, _FAR)
+        targets = self._sign * np.clip(losses, -_LARGEST_LOSS, _LARGEST_LOSS)
         start = self._start(targets)
-        if targets.size > 2 * _KNOTS:
+        if targets.size > 2 * _INVERSE_KNOTS:
             self._refine_start(targets, start)
         for part in self._blocks(targets.size):
             start[part] = self._invert(targets[part], start[part])
@@ -187,13 +193,13 @@ class MixturePair(Pair):
 
     def _refine_start(self, targets: Vector, start: Vector) -> None:
         """Interpolate the inverse between knots where both distributions have their mass."""
-        reach = np.array([-_QUADRATURE_REACH, _QUADRATURE_REACH + self._c[-1]])
+        reach = np.array([-NORMAL_REACH, NORMAL_REACH + self._c[-1]])
         low, high = self._log_ratio(reach)
         inside = (targets > low) & (targets < high)
         ranked = np.sort(targets[inside])
-        if ranked.size < _KNOTS:
+        if ranked.size < _INVERSE_KNOTS:
             return
-        knots = np.unique(ranked[np.linspace(0, ranked.size - 1, _KNOTS).astype(np.int64)])
+        knots = np.unique(ranked[np.linspace(0, ranked.size - 1, _INVERSE_KNOTS).astype(np.int64)])
         if knots.size < 2:
             return
         x = self._invert(knots, self._start(knots))
@@ -204,7 +210,7 @@ class MixturePair(Pair):
         """Return l^{-1} by Newton's method; convexity makes it converge from either side."""
         x = start.copy()
         moving = np.arange(x.size)
-        for _ in range(_NEWTON):
+        for _ in range(_MOST_NEWTON_STEPS):
             at = x[moving]
             exponents = self._exponents(at)
             peak = exponents.max(axis=1)
@@ -213,7 +219,7 @@ class MixturePair(Pair):
             slope = (terms @ self._c) / total
             excess = peak + np.log(total) - targets[moving]
             x[moving] = at - excess / slope
-            noise = _SETTLED * (2 + np.abs(peak) + np.abs(at) * slope)
+            noise = _SETTLED_ERROR * (2 + np.abs(peak) + np.abs(at) * slope)
             moving = moving[np.abs(excess) > noise]
             if not moving.size:
                 break
@@ -236,15 +242,15 @@ class MixturePair(Pair):
         """
         width = right - left
         moments = self._posterior(self._sign * left) @ self._powers
-        powers = np.arange(1, _MOMENTS)
+        powers = np.arange(1, _TAYLOR_TERMS)
         factorials = np.array([float(math.factorial(j)) for j in powers])
         scaled = (self._sign * self._c[-1] * width[:, None]) ** powers / factorials
-        gain = self._sign * ((moments * scaled) @ np.power.outer(_NODES, powers).T)
-        inside = width[:, None] * _NODES
+        gain = self._sign * ((moments * scaled) @ np.power.outer(_MIXED_NODES, powers).T)
+        inside = width[:, None] * _MIXED_NODES
         log_density = -0.5 * (left[:, None] + inside) ** 2
-        normal = np.exp(log_density) * (width[:, None] * _WEIGHTS) / math.sqrt(2 * math.pi)
+        normal = np.exp(log_density) * (width[:, None] * _MIXED_WEIGHTS) / math.sqrt(2 * math.pi)
         change = np.exp(self._sign * losses[:, None] + log_density) * (
-            width[:, None] * _WEIGHTS / math.sqrt(2 * math.pi)
+            width[:, None] * _MIXED_WEIGHTS / math.sqrt(2 * math.pi)
         )
         mixture = (change * (1 + self._sign * gain)).sum(axis=1)
         p_density = change if self._sign > 0 else normal
@@ -294,8 +300,8 @@ def _tails(left: Vector, right: Vector) -> tuple[Vector, Vector]:
 def _raised(losses: Vector, tail: Vector, weights: Vector) -> Vector:
     """Return exp(loss) times the weighted normal distribution functions at ``tail``."""
     with np.errstate(under="ignore"):
-        value: Vector = np.exp(np.minimum(losses, _LARGEST_EXPONENT)) * (ndtr(tail) @ weights)
-        huge = losses > _LARGEST_EXPONENT
+        value: Vector = np.exp(np.minimum(losses, LARGEST_EXPONENT)) * (ndtr(tail) @ weights)
+        huge = losses > LARGEST_EXPONENT
         if huge.any():
             value[huge] = np.exp(losses[huge, None] + log_ndtr(tail[huge])) @ weights
     return value

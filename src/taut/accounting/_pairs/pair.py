@@ -20,11 +20,29 @@ from numpy.typing import NDArray
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR
 
-__all__ = ["Atoms", "Cells", "Pair", "Quadrature", "cumulant", "renyi_cumulants"]
+__all__ = [
+    "ATOMS_TAIL",
+    "CUMULANT_ERROR",
+    "Atoms",
+    "Cells",
+    "Pair",
+    "Quadrature",
+    "cumulant",
+    "gauss_rule",
+    "renyi_cumulants",
+]
 
 
-_SMALLEST = 1e-300
-_SMALL_CUMULANT = 0.5
+ATOMS_TAIL = 1e-300
+"""Mass that may be missing where all atoms are asked for: as good as none."""
+
+CUMULANT_ERROR = 1e-9
+"""Bound on the relative error of a cumulant by quadrature, rounding included.
+
+The rules converge exponentially: for Gaussians, sampled or not, with mu up to 50, they are within
+1e-13 of the truth. Four digits are in reserve, and cost none of those that are printed.
+"""
+_SMALL_CUMULANT = 0.5  # from here on the logarithm of a moment loses one binary digit at most
 
 
 class Atoms(NamedTuple):
@@ -116,7 +134,7 @@ class Pair(ABC):
     @property
     def top_mass(self) -> float:
         """P-probability of the largest finite loss itself."""
-        losses, masses, _ = self.atoms(_SMALLEST)
+        losses, masses, _ = self.atoms(ATOMS_TAIL)
         if losses.size and losses[-1] >= self.max_loss * (1 - 8 * RELATIVE_ERROR):
             return float(masses[-1])
         return 0.0
@@ -182,6 +200,12 @@ def cumulant(
                 np.exp(exponent - shift[:, None]).sum(axis=1)
             )
     return out.reshape(np.shape(z))
+
+
+def gauss_rule(size: int) -> tuple[Vector, Vector]:
+    """Return ``size`` nodes and weights of Gauss-Legendre quadrature on the unit interval."""
+    nodes, weights = np.polynomial.legendre.leggauss(size)
+    return (nodes + 1) / 2, weights / 2
 
 
 def renyi_cumulants(pair: Pair, tilts: Vector) -> Vector:

@@ -20,7 +20,9 @@ from taut.accounting._pairs.finite import FinitePair
 __all__ = ["Knots", "convex_knots", "larger_pair", "lower_hull", "pair_of_knots"]
 
 
-_CLOSE = 1e-11  # relative; what is closer differs by rounding alone
+# Relative: losses or profiles that are closer may differ by rounding alone. A sum over up to 1e4
+# outcomes is off by 1e-12 at most; dropping a knot, or taking either profile, is sound in any case.
+_KNOT_ERROR = 1e-11
 
 
 class Knots(NamedTuple):
@@ -46,7 +48,7 @@ def convex_knots(epsilons: Vector, deltas: Vector) -> Knots:
     thresholds = np.exp(epsilons)
     deltas = np.maximum(deltas, np.maximum(1 - thresholds, 0.0))
     # Thresholds too close for a slope: dropping a point is sound, and the last has the least delta.
-    last = np.append(np.diff(epsilons) > _CLOSE * (1 + np.abs(epsilons[1:])), True) & (
+    last = np.append(np.diff(epsilons) > _KNOT_ERROR * (1 + np.abs(epsilons[1:])), True) & (
         thresholds > 0
     )
     thresholds, deltas, epsilons = thresholds[last], deltas[last], epsilons[last]
@@ -136,7 +138,7 @@ def _owner(left: int, right: int, before: int) -> int:
 
 def _signs(first: Vector, second: Vector) -> NDArray[np.int64]:
     """Return the sign of a difference, zero where it is rounding alone."""
-    near = np.abs(first - second) <= _CLOSE * np.maximum(first, second)
+    near = np.abs(first - second) <= _KNOT_ERROR * np.maximum(first, second)
     return np.where(near, 0, np.sign(first - second)).astype(np.int64)
 
 

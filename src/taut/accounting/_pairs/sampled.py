@@ -20,9 +20,9 @@ from taut.accounting._pairs.pair import Atoms, Cells, Pair, Quadrature
 
 __all__ = ["ReplaceSampledPair", "SampledPair"]
 
-_FAR = 1e300  # stands for an infinite loss at an edge, and keeps differences of edges defined
-_QUADRATURE_TAIL = 1e-60
-_QUADRATURE_NODES = 8192
+_INFINITE_LOSS = 1e300  # stands for infinity at an edge, and keeps differences of edges defined
+_REPLACE_TAIL = 1e-60  # mass that moments under replace-one may miss: none of their digits
+_REPLACE_NODES = 8192  # of those moments: cells of a 250th of a deviation, off by its square
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class SampledPair(Pair):
             inner = np.log(np.maximum(self._excess(sign * losses), 0.0)) - math.log(self.rate)
         # Past the range of exp the map is a plain shift.
         inner = np.where(sign * losses > 700.0, sign * losses - math.log(self.rate), inner)
-        return sign * np.maximum(inner, -_FAR)
+        return sign * np.maximum(inner, -_INFINITE_LOSS)
 
     def _excess(self, losses: Vector) -> Vector:
         """Return exp(loss) - (1 - rate), from whichever form keeps its digits."""
@@ -310,9 +310,9 @@ class ReplaceSampledPair(Pair):
 
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return fine cells: the density jumps at zero, so no smooth rule fits."""
-        edges = self.grid(_QUADRATURE_TAIL, _QUADRATURE_NODES)
+        edges = self.grid(_REPLACE_TAIL, _REPLACE_NODES)
         with np.errstate(divide="ignore"):
-            return Quadrature(edges, np.log(upper_masses(self, edges, _QUADRATURE_TAIL)))
+            return Quadrature(edges, np.log(upper_masses(self, edges, _REPLACE_TAIL)))
 
     def log_mgf(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Return the moment of the upper half, corrected below zero where losses are bounded.
@@ -323,12 +323,12 @@ class ReplaceSampledPair(Pair):
         z = np.asarray(z, dtype=np.complex128)
         z = np.where(z.real < -0.5, -1 - z, z)
         whole = self._up.log_mgf(z)
-        edges = np.union1d(self.grid(_QUADRATURE_TAIL, _QUADRATURE_NODES), [0.0])
+        edges = np.union1d(self.grid(_REPLACE_TAIL, _REPLACE_NODES), [0.0])
         below = edges[edges <= 0]
         correction = np.zeros(z.shape, dtype=np.complex128)
         for half, sign in ((self._down, 1.0), (self._up, -1.0)):
             correction += sign * _moment_below(half, below, z)
-        at_zero = self.atoms(_QUADRATURE_TAIL)
+        at_zero = self.atoms(_REPLACE_TAIL)
         correction += at_zero.masses[at_zero.losses == 0].sum()
         with np.errstate(over="ignore", invalid="ignore"):
             value = whole + np.log1p(correction * np.exp(-whole))
@@ -342,7 +342,7 @@ def _moment_below(half: Pair, edges: Vector, z: NDArray[np.complex128]) -> NDArr
         mass, q_mass, _, _ = half.cells(edges)
         keep = (mass > 0) & (q_mass > 0)
         total += (mass[keep] * (mass[keep] / q_mass[keep]) ** z[..., None]).sum(axis=-1)
-    atoms = half.atoms(_QUADRATURE_TAIL)
+    atoms = half.atoms(_REPLACE_TAIL)
     keep = atoms.losses < 0
     total += (atoms.masses[keep] * np.exp(z[..., None] * atoms.losses[keep])).sum(axis=-1)
     return total
