@@ -16,7 +16,7 @@ from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.coordinates import cell_sampled
 from taut.accounting._mechanisms.noise import Gaussian
 from taut.accounting._mechanisms.worst_record import (
-    ROUND_UP,
+    OPERATIONS_FACTOR,
     Vertex,
     divergences_from,
     l2_norm,
@@ -41,7 +41,7 @@ def _cumulants(
 ) -> Vector:
     """Return the cumulants of twice sampling at the vertex of every block, orders 0 to largest."""
     inside: Vector = np.sum([cell_sampled(rate, *part, largest) for part in parts], axis=0)
-    return poisson_cumulants(record_rate, inside * ROUND_UP)
+    return poisson_cumulants(record_rate, inside * OPERATIONS_FACTOR)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,10 @@ class TwiceSampledBlocks(RenyiOnly):
     def length(self) -> float:
         """The largest l2-norm of a clipped record, in units of the noise, rounded up."""
         parts = zip(self.vertices, self.clips, self.sigmas, strict=True)
-        return math.hypot(*(l2_norm(at, clip) / sigma for at, clip, sigma in parts)) * ROUND_UP
+        return (
+            math.hypot(*(l2_norm(at, clip) / sigma for at, clip, sigma in parts))
+            * OPERATIONS_FACTOR
+        )
 
     @property
     def multiplier(self) -> float:

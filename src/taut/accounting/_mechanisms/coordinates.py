@@ -18,7 +18,7 @@ from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.noise import Gaussian
 from taut.accounting._mechanisms.worst_record import (
-    ROUND_UP,
+    OPERATIONS_FACTOR,
     Vertex,
     divergences_from,
     gaussian_cumulants,
@@ -49,7 +49,7 @@ def cell_sampled(rate: float, at: Vertex, sigma: float, largest: int) -> Vector:
         shifts.pop()
     base = np.array([gaussian_cumulants(shift, largest) for shift in shifts])
     single, *last = poisson_cumulants(np.full(len(shifts), rate), base)
-    total: Vector = (at.full * single + sum(last)) * ROUND_UP
+    total: Vector = (at.full * single + sum(last)) * OPERATIONS_FACTOR
     return total
 
 

@@ -157,10 +157,12 @@ def _check_distribution(**argument: tuple[float, ...]) -> None:
         raise ValueError(f"{name} must sum to 1, got a sum of {total!r}; divide by the sum")
 
 
-_RENYI_ORDERS = np.union1d(1 + np.geomspace(1e-2, 1e6, 300), np.arange(2.0, 65.0))
+# Orders at which a curve is asked unless some are given. Between them chords are used, which lie
+# above: any orders are sound, and neighbours here differ by 6% in the excess over one.
+_ASKED_ORDERS = np.union1d(1 + np.geomspace(1e-2, 1e6, 300), np.arange(2.0, 65.0))
 
 
-_MAX_EPSILON = 500.0  # exp(epsilon) of a profile's knots must stay within floating point
+_LARGEST_EPSILON = 500.0  # exp(epsilon) of a profile's knots must stay within floating point
 
 
 def pure(epsilon: float, *, adjacency: Adjacency | str = "add_remove") -> PrivacyLoss:
@@ -230,8 +232,8 @@ def from_profile(
         raise ValueError("profile has no points; give at least one epsilon with its delta")
     for e, d in zip(at.tolist(), deltas.tolist(), strict=True):
         validate.probability(delta=d)
-        if not abs(validate.finite(epsilon=e)) <= _MAX_EPSILON:
-            raise ValueError(f"epsilons must lie within +-{_MAX_EPSILON:g}, got epsilon={e!r}")
+        if not abs(validate.finite(epsilon=e)) <= _LARGEST_EPSILON:
+            raise ValueError(f"epsilons must lie within +-{_LARGEST_EPSILON:g}, got epsilon={e!r}")
     if relation in (Adjacency.ADD, Adjacency.REMOVE):
         if at.min() >= 0:
             raise UnsoundConfiguration(
@@ -288,7 +290,7 @@ def from_rdp(
         at = np.array(sorted(curve), dtype=float)
         values = np.array([curve[order] for order in sorted(curve)], dtype=float)
     else:
-        at = _RENYI_ORDERS if orders is None else np.array(sorted(orders), dtype=float)
+        at = _ASKED_ORDERS if orders is None else np.array(sorted(orders), dtype=float)
         values = np.asarray(curve(at), dtype=float)
     if values.shape != at.shape:
         raise ValueError(
@@ -326,6 +328,6 @@ def _profile_grid(
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return 2000 epsilons up to where ``profile`` no longer falls."""
     top = 1.0
-    while top < _MAX_EPSILON and profile(top) > 1e-20 and profile(2 * top) < profile(top):
+    while top < _LARGEST_EPSILON and profile(top) > 1e-20 and profile(2 * top) < profile(top):
         top *= 2
-    return np.linspace(0.0, min(top, _MAX_EPSILON), 2000)
+    return np.linspace(0.0, min(top, _LARGEST_EPSILON), 2000)

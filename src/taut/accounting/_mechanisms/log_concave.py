@@ -27,11 +27,15 @@ __all__ = ["AdditiveNoise", "additive_noise"]
 
 LogDensity = Callable[[Vector], Vector]
 
-_NODES = 2**14  # on either side of zero
-_COARSE = 2049
-_NEGLIGIBLE = 60.0  # nats below the peak at which a tail may be cut
-_DOUBLINGS = 100
-_CONCAVITY = 1e-7  # relative tolerance for slopes computed from rounded values
+# On either side of zero. Secants bound every cell from above and chords from below, so that the
+# number decides about tightness only, which improves with its square.
+_SIDE_NODES = 2**14
+_BEND_NODES = 2049  # by which the others are placed where the log-density bends; any place is sound
+_TAIL_DEPTH = 60.0  # nats below the peak where tails are cut; exp(-60) = 9e-27, bounded and added
+_MOST_DOUBLINGS = 100  # of a scale from 2^-100: noise outside of 2^+-100 is refused
+# Relative to the largest slope: by how much rounding may seem to bend a chord upwards. The check
+# refuses what it can see; that the density is log-concave is for the caller to promise.
+_SLOPE_ERROR = 1e-7
 
 
 @dataclass(frozen=True)
@@ -205,7 +209,7 @@ class _Noise:
         lengths = np.diff(nodes)
         slopes = np.diff(values) / lengths
         error = 8 * RELATIVE_ERROR * np.abs(values).max() / np.minimum(lengths[1:], lengths[:-1])
-        error += _CONCAVITY * np.abs(slopes).max()
+        error += _SLOPE_ERROR * np.abs(slopes).max()
         bend = -np.diff(slopes)
         if (bend < -error).any():
             raise ValueError("log_density must be concave; this one bends upwards somewhere")
@@ -221,11 +225,11 @@ class _Noise:
         """Return a grid for f(x) and f(x - shift), dense where the log-density bends."""
         scale = self._scale()
         end = self._end(scale, shift, largest)
-        coarse = np.append(0.0, np.geomspace(1e-4 * scale, end, _COARSE))
+        coarse = np.append(0.0, np.geomspace(1e-4 * scale, end, _BEND_NODES))
         slopes = np.diff(self(coarse)) / np.diff(coarse)
         bend = np.sqrt(np.maximum(-np.diff(slopes), 0.0) * np.diff(coarse)[1:])
         measure = np.append(0.0, np.cumsum(np.append(0.0, bend) + max(bend.mean(), 1e-6)))
-        half = np.interp(np.linspace(0, measure[-1], _NODES), measure, coarse)
+        half = np.interp(np.linspace(0, measure[-1], _SIDE_NODES), measure, coarse)
         both = np.concatenate([-half[::-1], half])
         nodes = np.unique(np.concatenate([both, both + shift]))
         kept: Vector = nodes[np.append(True, np.diff(nodes) > 1e-7 * scale)]
@@ -234,10 +238,10 @@ class _Noise:
     def _scale(self) -> float:
         """Return how far the log-density takes to fall by one, to a few digits."""
         top = float(self(np.zeros(1))[0])
-        scale = 2.0**-_DOUBLINGS
+        scale = 2.0**-_MOST_DOUBLINGS
         while top - float(self(np.array([scale]))[0]) < 1:
             scale *= 2
-            if scale > 2.0**_DOUBLINGS:
+            if scale > 2.0**_MOST_DOUBLINGS:
                 raise ValueError("log_density must fall; this one is as good as flat")
         fine = np.linspace(scale / 2, scale, 65)
         return float(fine[np.argmax(top - self(fine) >= 1)])
@@ -245,13 +249,13 @@ class _Noise:
     def _end(self, scale: float, shift: float, largest: int) -> float:
         """Return where all moments up to ``largest`` have negligible tails that fall."""
         end = max(2 * scale, self.reach) + shift
-        for _ in range(_DOUBLINGS):
+        for _ in range(_MOST_DOUBLINGS):
             at = np.array([0.0, end - scale / 8, end, end - shift, end - shift - scale / 8])
             top, before, value, moved, moved_before = self(at).tolist()
             rate = (moved_before - moved) / (scale / 8)
             rate -= (largest - 1) * self.tail_curvature * shift
             moment = largest * moved + (1 - largest) * value
-            if rate > 0 and before > value and moment < top - _NEGLIGIBLE:
+            if rate > 0 and before > value and moment < top - _TAIL_DEPTH:
                 return end
             end += max(scale, end / 8)
         raise ValueError(

@@ -37,7 +37,7 @@ from taut.accounting._adjacency import Adjacency, Half, as_adjacency
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.noise import Gaussian
 from taut.accounting._pairs.finite import finite_pair
-from taut.accounting._pairs.pair import Pair
+from taut.accounting._pairs.pair import Pair, gauss_rule
 from taut.accounting._pairs.sampled import SampledPair
 from taut.accounting._releases.product import EnclosedPair
 from taut.accounting._releases.renyi_only import RenyiOnly
@@ -52,11 +52,12 @@ __all__ = [
     "screening_rdp",
 ]
 
-_LEAST_ORDER = 1 + 1e-5  # divergences increase with the order; nearer to one digits are lost
-_MODERATE = 300.0
-_RULE = np.polynomial.legendre.leggauss(8)
-_NODES, _WEIGHTS = (_RULE[0] + 1) / 2, _RULE[1] / 2  # on the unit interval
-_NARROW = 0.5
+# Divergences increase with the order, so asking here instead of nearer to one is sound; nearer, the
+# rounding of a moment, over the excess of the order, would show beyond 1e-10.
+_LEAST_SCREENING_ORDER = 1 + 1e-5
+_MODERATE_EXPONENT = 300.0  # its double is within the range of exp; larger ones stay logarithms
+_INTERVAL_NODES, _INTERVAL_WEIGHTS = gauss_rule(8)
+_NARROW_INTERVAL = 0.5  # width times (1 + position + mu); eight nodes then err by less than 1e-20
 
 
 @dataclass(frozen=True)
@@ -246,17 +247,17 @@ def _divergence(log_q: Vector, ratio: Vector, blur: Vector, orders: Vector) -> V
     log sum q exp(a r) loses digits near zero; sum q (exp(a r) - 1 - a (exp(r) - 1)) has no
     negative term and is the same but for one, because both distributions sum to one.
     """
-    a = np.maximum(orders, _LEAST_ORDER)[:, None, None]
+    a = np.maximum(orders, _LEAST_SCREENING_ORDER)[:, None, None]
     q = np.exp(log_q)
     with np.errstate(over="ignore"):
-        power = np.expm1(np.minimum(a * ratio, 2 * _MODERATE))
-        base = np.expm1(np.minimum(ratio, 2 * _MODERATE))
+        power = np.expm1(np.minimum(a * ratio, 2 * _MODERATE_EXPONENT))
+        base = np.expm1(np.minimum(ratio, 2 * _MODERATE_EXPONENT))
         excess = np.maximum((q * (power - a * base)).sum(axis=1), 0.0)
         doubt = (q * (np.abs(power) + a * (np.abs(base) + blur * (1 + power)))).sum(axis=1)
         small = np.log1p(excess + RELATIVE_ERROR * doubt)
     large = np.logaddexp.reduce(log_q + a * ratio, axis=1)
     large_doubt = (a * (1 + blur + np.abs(ratio)) + np.abs(log_q)).max(axis=1)
-    near = (a * np.abs(ratio)).max(axis=1) < _MODERATE
+    near = (a * np.abs(ratio)).max(axis=1) < _MODERATE_EXPONENT
     value = np.where(near, small, large + RELATIVE_ERROR * large_doubt)
     divergence: Vector = np.maximum(value, 0.0) / (a[:, 0] - 1)
     return divergence
@@ -295,14 +296,14 @@ def screening_pair(k: int, threshold: float, sigma: float) -> ScreeningPair:
 def _interval_masses(left: Vector, right: Vector, mu: float) -> tuple[Vector, Vector]:
     """Return the N(0, 1) and N(-mu, 1) masses of intervals; narrow ones by Gauss's rule."""
     with np.errstate(invalid="ignore"):
-        narrow = (right - left) * (1 + np.abs(left) + mu) < _NARROW
+        narrow = (right - left) * (1 + np.abs(left) + mu) < _NARROW_INTERVAL
     masses = []
     for shift in (0.0, mu):
         low, high = left + shift, right + shift
         above = low > 0
         mass = ndtr(np.where(above, -low, high)) - ndtr(np.where(above, -high, low))
         width = (right - left)[narrow, None]
-        density = np.exp(-0.5 * (low[narrow, None] + width * _NODES) ** 2)
-        mass[narrow] = (density * width * _WEIGHTS).sum(axis=1) / math.sqrt(2 * math.pi)
+        density = np.exp(-0.5 * (low[narrow, None] + width * _INTERVAL_NODES) ** 2)
+        mass[narrow] = (density * width * _INTERVAL_WEIGHTS).sum(axis=1) / math.sqrt(2 * math.pi)
         masses.append(mass)
     return masses[0], masses[1]

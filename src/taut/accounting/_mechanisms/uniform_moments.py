@@ -27,13 +27,15 @@ __all__ = [
 ]
 
 NARROW = 0.01
-"""Widths below this many units of the other noise are ignored, which is safe and costs nothing."""
+"""Widths below this many units of the other noise are ignored: safe, and 1e-5 of its variance."""
 
-_GROUPS = (8, 32, 128, 256)  # orders up to each share one set of nodes
-_BLOCK = 2**21  # exponents worked on at a time
-_MOST_NODES = 250_000
-_REACH = 12.0  # standard deviations beyond an edge, where Gaussian tails are below 1e-32
-_DECAY = 40.0  # e-folds beyond an edge, the same for exponential tails
+_ORDER_GROUPS = (8, 32, 128, 256)  # orders up to each share nodes, whose step shrinks by their root
+_EXPONENT_BLOCK = 2**21  # exponents worked on at a time: 16 megabytes
+_MOST_MOMENT_NODES = 250_000  # for 256 orders half a second; beyond, the other noise alone counts
+_EDGE_REACH = 12.0  # standard deviations beyond an edge, where Gaussian tails are below 1e-32
+_EDGE_DECAY = (
+    40.0  # e-folds beyond an edge, where exponential tails are below 1e-17; bounded, added
+)
 
 
 class _Nodes(NamedTuple):
@@ -54,7 +56,7 @@ class _Nodes(NamedTuple):
     def log_sums(self, orders: Vector) -> Vector:
         """Return the logarithm of the sum for every order, rounded up."""
         out = np.empty(orders.size)
-        rows = max(1, _BLOCK // self.shifted.size)
+        rows = max(1, _EXPONENT_BLOCK // self.shifted.size)
         for start in range(0, orders.size, rows):
             k = orders[start : start + rows, None]
             terms = k * self.shifted + (1 - k) * self.unshifted + self.log_weights
@@ -100,11 +102,11 @@ def gaussian_uniform_cumulants(shift: float, width: float, largest: int) -> Vect
     if width < NARROW or shift == 0:
         return table
     first = 2
-    for last in _GROUPS:
+    for last in _ORDER_GROUPS:
         orders = np.arange(first, min(last, largest) + 1.0)
         step = width / math.ceil(width * math.sqrt(last) / 0.22)
-        nodes = (4 * _REACH + (last + 1) * shift) / step
-        if orders.size and nodes <= _MOST_NODES:
+        nodes = (4 * _EDGE_REACH + (last + 1) * shift) / step
+        if orders.size and nodes <= _MOST_MOMENT_NODES:
             found = _edges(shift, width, step, float(orders[-1])).log_sums(orders)
             part = slice(first, first + orders.size)
             table[part] = np.clip(_with_plateau(found, shift, width, step), 0.0, table[part])
@@ -118,9 +120,9 @@ def _edges(shift: float, width: float, step: float, order: float) -> _Nodes:
     Positions are counted from an edge, so that wide plateaus cost no digits; ``width`` is a
     multiple of ``step``, so that both sets lie on one lattice.
     """
-    before = -np.ceil(_REACH / step)
-    after_left = np.ceil((_REACH + shift) / step)
-    after_right = np.ceil((_REACH + order * shift) / step)
+    before = -np.ceil(_EDGE_REACH / step)
+    after_left = np.ceil((_EDGE_REACH + shift) / step)
+    after_right = np.ceil((_EDGE_REACH + order * shift) / step)
     span = round(width / step)
     if after_left + -before >= span:
         left = np.arange(before, span + after_right + 1) * step
@@ -142,7 +144,12 @@ def _with_plateau(log_sums: Vector, shift: float, width: float, step: float) -> 
     The tails fall by a factor exp(-12 step) from node to node at least, and the sums contain
     their first nodes, which are below 1e-30 of the whole. The rule itself errs by 1e-16.
     """
-    middle = round(width / step) - math.ceil((_REACH + shift) / step) - math.ceil(_REACH / step) - 1
+    middle = (
+        round(width / step)
+        - math.ceil((_EDGE_REACH + shift) / step)
+        - math.ceil(_EDGE_REACH / step)
+        - 1
+    )
     share = max(middle, 0) * step / width
     total = np.logaddexp(log_sums, math.log(share)) if share > 0 else log_sums
     return total + RELATIVE_ERROR * (1 + np.abs(total))
@@ -173,7 +180,7 @@ def laplace_uniform_cumulants(shift: float, width: float, largest: int) -> Vecto
     if width < NARROW or shift == 0:
         return table
     first = 2
-    for last in _GROUPS:
+    for last in _ORDER_GROUPS:
         orders = np.arange(first, min(last, largest) + 1.0)
         panels = _panels(shift, width, last) if orders.size else None
         if panels is not None:
@@ -204,24 +211,24 @@ def _panels(shift: float, width: float, order: int) -> _Panels | None:
     steepness = 1 / -math.expm1(-width)
     d = min(0.5 / math.sqrt(order), 0.3 / math.sqrt(steepness))
     half = d / 4.95
-    cut = width > 2 * _DECAY + shift
+    cut = width > 2 * _EDGE_DECAY + shift
     kinks = np.unique([0.0, min(shift, width), max(shift, width), width + shift])
     if cut:
-        kinks = np.array([0.0, shift, shift + _DECAY])
+        kinks = np.array([0.0, shift, shift + _EDGE_DECAY])
     edges = _split(kinks, 2 * half)
-    if edges.size * _NODES.size > _MOST_NODES:
+    if edges.size * _LEGENDRE_NODES.size > _MOST_MOMENT_NODES:
         return None
     left, log_weights = _legendre(edges)
     from_left, from_right = left, width - left
     if cut:
-        right, more = _legendre(_split(np.array([-_DECAY, 0.0, shift]), 2 * half))
+        right, more = _legendre(_split(np.array([-_EDGE_DECAY, 0.0, shift]), 2 * half))
         from_left = np.concatenate([from_left, right + width])
         from_right = np.concatenate([from_right, -right])
         log_weights = np.concatenate([log_weights, more])
     w = math.sinh(d) + 2 * (math.cosh(d) - 1) * steepness
     growth = order * math.log((1 + w) / (1 - w)) + 4 * order * half
-    error = 2.2 * math.exp(growth - 2 * (_NODES.size - 1) * math.log(10))
-    plateau = (width - shift - 2 * _DECAY) / width if cut else 0.0
+    error = 2.2 * math.exp(growth - 2 * (_LEGENDRE_NODES.size - 1) * math.log(10))
+    plateau = (width - shift - 2 * _EDGE_DECAY) / width if cut else 0.0
     unshifted, shifted = (
         _laplace_window(from_left - v, from_right + v, width) for v in (0.0, shift)
     )
@@ -231,7 +238,9 @@ def _panels(shift: float, width: float, order: int) -> _Panels | None:
     )
 
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+# On panels a tenth as large as their ellipse of analyticity they err by 1e-46 of the growth, which
+# `_panels` bounds and adds.
+_LEGENDRE_NODES, _LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
 def _split(kinks: Vector, longest: float) -> Vector:
@@ -246,8 +255,8 @@ def _split(kinks: Vector, longest: float) -> Vector:
 def _legendre(edges: Vector) -> tuple[Vector, Vector]:
     """Return the nodes of all panels between ``edges``, and logarithms of their weights."""
     half = np.diff(edges)[:, None] / 2
-    nodes = edges[:-1, None] + half * (1 + _NODES)
-    return nodes.ravel(), np.log(half * _WEIGHTS).ravel()
+    nodes = edges[:-1, None] + half * (1 + _LEGENDRE_NODES)
+    return nodes.ravel(), np.log(half * _LEGENDRE_WEIGHTS).ravel()
 
 
 def _laplace_window(from_left: Vector, from_right: Vector, width: float) -> Vector:
@@ -266,4 +275,4 @@ def _outside(orders: Vector, shift: float, width: float, plateau: float) -> Vect
     if plateau == 0:
         return ends
     # On the plateau f differs from 1 / width by a share of exp(-40) at most.
-    return np.logaddexp(ends, math.log(plateau) + 2 * orders * math.exp(-_DECAY))
+    return np.logaddexp(ends, math.log(plateau) + 2 * orders * math.exp(-_EDGE_DECAY))

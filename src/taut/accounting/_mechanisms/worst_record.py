@@ -10,10 +10,10 @@ import numpy as np
 
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR, UP
-from taut.accounting.renyi._sums import Orders, interpolated
+from taut.accounting.renyi._sums import LARGEST_TABULATED, Orders, interpolated
 
 __all__ = [
-    "ROUND_UP",
+    "OPERATIONS_FACTOR",
     "Vertex",
     "divergences_from",
     "gaussian_cumulants",
@@ -22,12 +22,14 @@ __all__ = [
     "vertex",
 ]
 
-ROUND_UP = 1 + 4 * RELATIVE_ERROR
-"""Factor that covers the rounding of a few operations."""
+OPERATIONS_FACTOR = 1 + 4 * RELATIVE_ERROR
+"""Factor that covers sixty-four roundings by half a unit, more than any formula here has."""
 
-_FINEST = 1e-9
-_LARGEST_ORDER = 2048  # tables beyond it take long, and matter for epsilons below 0.003 only
-_SMALLEST = 1e-290  # a squared shift below it would underflow before it is multiplied
+# Of the clipping bound: without a dimension, smaller bounds on coordinates count as this one. That
+# enlarges the vertex, so it is sound, and limits the number of its coordinates to a float.
+_FINEST_SHARE = 1e-9
+
+_LEAST_HALF_SQUARE = 1e-290  # a squared shift below would underflow before it is multiplied
 
 
 class Vertex(NamedTuple):
@@ -51,7 +53,7 @@ def vertex(clip: float, clip_inf: float, dimension: int | None, p: float) -> Ver
     (docs/errata.md); the remainder makes the vertex exact for every quotient of the two bounds.
     """
     # Without a dimension, bounds on coordinates that are smaller still count as this one.
-    large = min(clip, clip_inf if dimension is not None else max(clip_inf, _FINEST * clip))
+    large = min(clip, clip_inf if dimension is not None else max(clip_inf, _FINEST_SHARE * clip))
     if clip_inf >= clip or dimension == 1:
         return Vertex(1, large, 0.0)
     quotient = clip / large
@@ -61,12 +63,12 @@ def vertex(clip: float, clip_inf: float, dimension: int | None, p: float) -> Ver
     full = math.floor(budget)
     if dimension is not None and full >= dimension:
         return Vertex(dimension, large, 0.0)
-    return Vertex(full, large, min(large * (budget - full) ** (1 / p) * ROUND_UP, large))
+    return Vertex(full, large, min(large * (budget - full) ** (1 / p) * OPERATIONS_FACTOR, large))
 
 
 def l2_norm(at: Vertex, clip: float) -> float:
     """Return the l2-norm of a vertex, rounded up; for p <= 2 it is at most the l_p-bound."""
-    return min(math.hypot(math.sqrt(at.full) * at.large, at.rest) * ROUND_UP, clip)
+    return min(math.hypot(math.sqrt(at.full) * at.large, at.rest) * OPERATIONS_FACTOR, clip)
 
 
 def gaussian_cumulants(shift: float, largest: int) -> Vector:
@@ -75,8 +77,8 @@ def gaussian_cumulants(shift: float, largest: int) -> Vector:
     if shift == 0:
         return np.zeros_like(a)
     with np.errstate(over="ignore", invalid="ignore"):
-        half_square = np.maximum(np.float64(shift) ** 2 / 2 * ROUND_UP, _SMALLEST)
-        return np.where(a > 1, a * (a - 1) * half_square * ROUND_UP, 0.0)
+        half_square = np.maximum(np.float64(shift) ** 2 / 2 * OPERATIONS_FACTOR, _LEAST_HALF_SQUARE)
+        return np.where(a > 1, a * (a - 1) * half_square * OPERATIONS_FACTOR, 0.0)
 
 
 def table_size(largest: int) -> int:
@@ -96,5 +98,5 @@ def divergences_from(table: Callable[[int], Vector], orders: Vector) -> Vector:
     def at(integers: Orders) -> Vector:
         return table(int(integers[-1]))[integers]
 
-    cumulants = interpolated(orders, at, both=True, largest=_LARGEST_ORDER)
+    cumulants = interpolated(orders, at, both=True, largest=LARGEST_TABULATED)
     return cumulants / (orders - 1) * UP

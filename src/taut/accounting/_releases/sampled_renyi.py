@@ -14,11 +14,11 @@ from taut.accounting._releases.release import Release, Several, check_sizes, ref
 from taut.accounting._releases.renyi_only import RenyiOnly, divergences
 from taut.accounting.renyi._baselines import fixed_size
 from taut.accounting.renyi._poisson import poisson
+from taut.accounting.renyi._sums import LARGEST_TABULATED
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["FixedSizeRenyi", "JointRenyi", "PoissonRenyi"]
 
-_LARGEST_ORDER = 2048
 _HALVES = (Half.ADD, Half.REMOVE)
 
 
@@ -59,7 +59,7 @@ class PoissonRenyi(RenyiOnly):
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the same bound for both directions."""
-        known = orders <= _LARGEST_ORDER
+        known = orders <= LARGEST_TABULATED
         value = np.full(orders.shape, math.inf)
         if known.any():
             value[known] = poisson(self._both, self.rate)(orders[known])
@@ -115,7 +115,7 @@ class FixedSizeRenyi(RenyiOnly):
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the bound; replace-one has one direction."""
-        known = orders <= _LARGEST_ORDER
+        known = orders <= LARGEST_TABULATED
         value = np.full(orders.shape, math.inf)
         if known.any():
             curve = fixed_size(self._exchanged, self.batch_size / self.population)

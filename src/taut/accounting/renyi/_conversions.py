@@ -20,12 +20,14 @@ __all__ = ["Converted", "delta_from_rdp", "epsilon_from_rdp"]
 
 Objective = Callable[[Vector], Vector]
 
-_FIRST = np.unique(np.concatenate([1 + np.geomspace(1e-3, 1, 24), np.arange(2.0, 65.0)]))
-_REFINEMENTS = 3
-_LARGEST_ORDER = 2.0**40
-_SMALLEST_EXCESS = 1e-12  # of an order over one
-_TINY = math.ulp(0.0)  # bounds what underflows
-_REACHES = (1.5, 0.4, 0.1)  # of log(order - 1), around the best order so far
+# Every order proves its value, so that the search decides about tightness alone. These cover
+# epsilons in common use; the search extends them at either end.
+_FIRST_ORDERS = np.unique(np.concatenate([1 + np.geomspace(1e-3, 1, 24), np.arange(2.0, 65.0)]))
+_ORDER_REFINEMENTS = 3  # by 16 cells around the best each: to 1/4096 of the first spacing
+_LARGEST_REAL_ORDER = 2.0**40  # where log(1/delta) / order is lost in rounding of any epsilon
+_LEAST_EXCESS = 1e-12  # of an order over one: less would have few digits left
+_LEAST_FLOAT = math.ulp(0.0)  # bounds what underflows
+_SEARCH_REACHES = (1.5, 0.4, 0.1)  # of log(order - 1), around the best order so far, seven each
 CONVERSIONS = ("improved", "classic", "optimal")
 
 
@@ -116,7 +118,7 @@ def delta_from_rdp(
     order, value = _best(closed, optimal if conversion == "optimal" else None, orders)
     if value == -math.inf:
         return Converted(0.0, order)
-    return Converted(min(max(math.exp(min(value, 0.0)) * UP, _TINY), 1.0), order)
+    return Converted(min(max(math.exp(min(value, 0.0)) * UP, _LEAST_FLOAT), 1.0), order)
 
 
 def _epsilons(orders: Vector, rdp: Vector, delta: float, conversion: str) -> Vector:
@@ -152,7 +154,7 @@ def _best(
     order, value = _search(closed)
     if optimal is None or not math.isfinite(value):
         return order, value
-    for reach in _REACHES:
+    for reach in _SEARCH_REACHES:
         factors = np.exp(np.linspace(-reach, reach, 7))
         at = np.unique(1 + (order - 1) * factors)
         values = optimal(at[at > 1])
@@ -165,7 +167,7 @@ def _search(objective: Objective) -> tuple[float, float]:
     """Return the best order and the value there, extending the orders at either end."""
     at, values = _extended(objective)
     best = int(np.argmin(values))
-    for _ in range(_REFINEMENTS):
+    for _ in range(_ORDER_REFINEMENTS):
         low, high = at[max(best - 1, 0)], at[min(best + 1, at.size - 1)]
         at = np.union1d(np.linspace(low, high, 17), at[best : best + 1])
         values = objective(at)
@@ -175,11 +177,11 @@ def _search(objective: Objective) -> tuple[float, float]:
 
 def _extended(objective: Objective) -> tuple[Vector, Vector]:
     """Return orders and values such that the smallest is not at an end, if that can be had."""
-    at, values = _FIRST, objective(_FIRST)
-    while np.argmin(values) == at.size - 1 and at[-1] < _LARGEST_ORDER:
+    at, values = _FIRST_ORDERS, objective(_FIRST_ORDERS)
+    while np.argmin(values) == at.size - 1 and at[-1] < _LARGEST_REAL_ORDER:
         more = np.round(at[-1] * np.linspace(1.0, 4.0, 49)[1:])
         at, values = _joined(objective, at[-2:], more)
-    while np.argmin(values) == 0 and at[0] - 1 > _SMALLEST_EXCESS:
+    while np.argmin(values) == 0 and at[0] - 1 > _LEAST_EXCESS:
         more = 1 + (at[0] - 1) * np.geomspace(1e-2, 1.0, 16)
         at, values = _joined(objective, more, at[:2])
     return at, values

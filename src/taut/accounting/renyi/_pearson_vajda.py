@@ -16,8 +16,10 @@ from taut._base import validate
 
 __all__ = ["pearson_vajda", "pearson_vajda_gaussian", "pearson_vajda_laplace"]
 
-_GUARD = 20  # decimals that must survive the cancellation
-_EXPONENTS = 10**15  # limits of the decimals' exponents
+_GUARD_DIGITS = 20  # decimals that must survive the cancellation: a float has 17
+_LARGEST_DECIMAL_EXPONENT = (
+    10**15
+)  # of a decimal: moments up to exp(2e15) neither over- nor underflow
 
 
 def pearson_vajda(p: Sequence[float], q: Sequence[float], largest_order: int) -> dict[int, float]:
@@ -103,7 +105,9 @@ def _by_order(moment: Callable[[int], Decimal], largest: int) -> dict[int, float
     """Return the alternating sums of moments at orders 2 to ``largest``."""
     digits = 50
     while True:
-        with localcontext(Context(prec=digits, Emin=-_EXPONENTS, Emax=_EXPONENTS)):
+        with localcontext(
+            Context(prec=digits, Emin=-_LARGEST_DECIMAL_EXPONENT, Emax=_LARGEST_DECIMAL_EXPONENT)
+        ):
             moments = [moment(k) for k in range(largest + 1)]
             found = {j: _difference(moments, j, digits) for j in range(2, largest + 1)}
         if None not in found.values():
@@ -115,7 +119,7 @@ def _difference(moments: list[Decimal], j: int, digits: int) -> Decimal | None:
     """Return the j-th difference at zero, or None if too few digits survive."""
     terms = [(-1) ** (j - k) * math.comb(j, k) * moments[k] for k in range(j + 1)]
     value, size = sum(terms, Decimal(0)), sum(map(abs, terms), Decimal(0))
-    return value if abs(value) > size.scaleb(_GUARD - digits) else None
+    return value if abs(value) > size.scaleb(_GUARD_DIGITS - digits) else None
 
 
 def _distribution(weights: Sequence[float], name: str) -> list[Fraction]:

@@ -22,6 +22,7 @@ from taut._base.floats import DOWN, RELATIVE_ERROR, UP
 __all__ = [
     "LARGEST_ORDER",
     "LARGEST_TABLE",
+    "LARGEST_TABULATED",
     "Orders",
     "divergences",
     "interpolated",
@@ -36,14 +37,21 @@ __all__ = [
 Orders = NDArray[np.int64]
 
 LARGEST_ORDER = 2**17
-"""Largest order at which binomial sums are evaluated; beyond it the answer is infinite."""
+"""Largest order at which binomial sums are evaluated; beyond it the answer is infinite.
+
+A sum has as many terms as its order: some milliseconds each. Infinity is sound, and other orders
+prove something.
+"""
 
 LARGEST_TABLE = 2**12
-"""The same where sums at all orders up to the largest are needed."""
+"""The same where sums at all orders up to the largest are needed: work grows with the square."""
 
-_BLOCK = 2**17  # terms worked on at a time: about what a cache holds
-_KEPT = 2050  # largest order whose binomials are kept: some 17 MB
-_STRIP = 32  # orders worked on at a time, so that half of the square table is never touched
+LARGEST_TABULATED = 2048
+"""The same for tables of moments: larger ones matter for epsilons below 0.003 only."""
+
+_CACHED_TERMS = 2**17  # worked on at a time: about what a cache holds
+_LARGEST_KEPT = 2050  # largest order whose binomials are kept: some 17 MB
+_ORDER_STRIP = 32  # orders worked on at a time, so that half of the square table is never touched
 
 
 def log_expm1(x: Vector) -> Vector:
@@ -140,18 +148,18 @@ def log_sums(moments: Vector, orders: Orders) -> Vector:
     infinite = moments == math.inf
     moments = np.where(infinite, -math.inf, moments)
     out = np.empty((moments.shape[0], orders.size))
-    for start in range(0, orders.size, _STRIP):
-        strip = orders[start : start + _STRIP]
+    for start in range(0, orders.size, _ORDER_STRIP):
+        strip = orders[start : start + _ORDER_STRIP]
         top = int(strip[-1]) - 1
         first, last = int(strip[0]), int(strip[-1])
-        if last - first == strip.size - 1 and last <= _KEPT:
+        if last - first == strip.size - 1 and last <= _LARGEST_KEPT:
             logs = _binomials_in_a_row(first, last)
         else:
             logs = _log_binomials(strip, np.arange(2, top + 2))
-        rows = max(1, _BLOCK // logs.size)
+        rows = max(1, _CACHED_TERMS // logs.size)
         for first in range(0, moments.shape[0], rows):
             terms = logs + moments[first : first + rows, None, :top]
-            out[first : first + rows, start : start + _STRIP] = _log_sum_exp(terms)
+            out[first : first + rows, start : start + _ORDER_STRIP] = _log_sum_exp(terms)
     return np.where(np.maximum.accumulate(infinite, axis=1)[:, orders - 2], math.inf, out)
 
 

@@ -17,8 +17,9 @@ from taut._base.floats import RELATIVE_ERROR, UP
 
 __all__ = ["optimal_epsilon", "optimal_log_delta"]
 
-_BISECTIONS = 46
-_ROOT = 4 * 2.0**-52  # relative; the smallest tolerance that the root finder accepts
+_BOUNDARY_BISECTIONS = 46  # to 1e-14 of the bracket, both ends of which bound the gain soundly
+# Relative; the smallest that the root finder accepts. `_boundary` adds twice as much to log p.
+_ROOT_ERROR = 4 * 2.0**-52
 
 
 class _Point(NamedTuple):
@@ -72,7 +73,7 @@ def _bracket(order: float, rdp: float, rises: Callable[[_Point], bool]) -> tuple
     while not rises(low):
         high, step = low, 2 * step
         low = _boundary(order, rdp, low.log_q - step)
-    for _ in range(_BISECTIONS):
+    for _ in range(_BOUNDARY_BISECTIONS):
         middle = _boundary(order, rdp, (low.log_q + high.log_q) / 2)
         low, high = (middle, high) if rises(middle) else (low, middle)
     return low, high
@@ -97,7 +98,7 @@ def _boundary(order: float, rdp: float, log_q: float) -> _Point:
     if excess(ceiling) > 0:
         from scipy.optimize import brentq  # slow to load, and nothing else needs it
 
-        log_p = brentq(excess, log_q, ceiling, xtol=1e-300, rtol=_ROOT)
+        log_p = brentq(excess, log_q, ceiling, xtol=1e-300, rtol=_ROOT_ERROR)
     log_p = min(log_p + RELATIVE_ERROR * (abs(log_q) + rdp), 0.0)
     return _Point(log_p, log_q, _log_slope(order, log_p, log_q, rest_q))
 
