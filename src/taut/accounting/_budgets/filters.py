@@ -18,7 +18,7 @@ from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting._adjacency import Adjacency, as_adjacency
 from taut.accounting._budgets.allowance import (
-    DOWN,
+    BUDGET_FACTOR,
     best_order,
     gaussian_mu,
     positive_delta,
@@ -27,6 +27,7 @@ from taut.accounting._budgets.allowance import (
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.given import Approximate
 from taut.accounting._mechanisms.noise import Gaussian
+from taut.accounting._pairs.pair import CUMULANT_ERROR
 from taut.errors import (
     AdjacencyMismatch,
     BudgetExceeded,
@@ -38,7 +39,8 @@ __all__ = ["PrivacyFilter", "PrivacyOdometer", "Remaining"]
 
 SCHEMA = "taut.privacy-filter/1"
 
-_SAFETY = 1e-9  # relative; covers the rounding of a moment and of its quadrature
+# Any orders are sound. They share delta, which costs each log(10) / (order - 1). Spaced by a factor
+# of two, one is near the best for small and for large epsilons.
 _ODOMETER_ORDERS = (1.5, 2.0, 3.0, 5.0, 9.0, 17.0, 33.0, 65.0, 129.0, 257.0)
 
 
@@ -106,7 +108,7 @@ class PrivacyFilter:
             if orders is not None:
                 raise ValueError("orders are for kind='renyi'; a Gaussian filter has none")
             self._orders = np.empty(0)
-            self._budgets = np.array([gaussian_mu(self._epsilon, self._delta) ** 2 * DOWN])
+            self._budgets = np.array([gaussian_mu(self._epsilon, self._delta) ** 2 * BUDGET_FACTOR])
         else:
             self._orders = self._checked_orders(orders)
             share = self._delta / self._orders.size
@@ -138,7 +140,7 @@ class PrivacyFilter:
     def loss(self) -> PrivacyLoss:
         """The loss of everything that the filter will ever let through, to be added to others."""
         if self._kind == "gdp":
-            mu = math.sqrt(float(self._budgets[0])) / DOWN
+            mu = math.sqrt(float(self._budgets[0])) / BUDGET_FACTOR
             return PrivacyLoss([(Gaussian(1.0, mu), 1)], self._adjacency)
         return PrivacyLoss([(Approximate(self._epsilon, self._delta), 1)], self._adjacency)
 
@@ -246,7 +248,7 @@ class PrivacyFilter:
                     "divergences"
                 )
             total += count * (release.sensitivity / release.sigma) ** 2
-        return np.array([total / DOWN])
+        return np.array([total / BUDGET_FACTOR])
 
 
 class PrivacyOdometer:
@@ -312,7 +314,7 @@ def _divergences(loss: PrivacyLoss, orders: Vector) -> Vector:
     """Return upper bounds on the Renyi divergences of a loss."""
     if not loss.terms:
         return np.zeros(orders.size)
-    return np.array([max(loss.rdp(order), 0.0) * (1 + _SAFETY) for order in orders.tolist()])
+    return np.array([max(loss.rdp(order), 0.0) * (1 + CUMULANT_ERROR) for order in orders.tolist()])
 
 
 def _rounded_up(total: Vector, costs: Vector) -> Vector:

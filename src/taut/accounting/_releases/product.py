@@ -24,11 +24,13 @@ from taut.accounting._pairs.pair import Pair
 
 __all__ = ["EnclosedPair", "product_pair"]
 
-_TAIL = 1e-80
-_FINENESS = 96  # nodes in a standard deviation of the sum, for one copy
-_MOST_NODES = 2**14
-_SMALLEST = 1e-250
-_ROUNDING = 1e-12  # relative, of a mass after all convolutions
+_PRODUCT_TAIL = 1e-80  # mass cut from every loss, and counted as infinite: below any delta in use
+# In a deviation of the sum, for one copy. Splitting cells adds 1 / (6 96^2) = 2e-5 of the variance,
+# for one copy as for n of them, with sqrt(n) times as many nodes.
+_NODES_PER_DEVIATION = 96
+_MOST_PRODUCT_NODES = 2**14  # of the sum: convolved term by term, they take seconds
+_LEAST_BAR = 1e-250  # P- or Q-mass of an outcome that is kept for lower bounds; ratios stay floats
+_PRODUCT_ERROR = 1e-12  # relative, of a mass after all convolutions
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def product_pair(terms: Sequence[tuple[Pair, int]]) -> EnclosedPair:
         _total([_repeated(part[i], n) for part, n in zip(merged, counts, strict=True)])
         for i in (0, 1)
     )
-    infinite = any_of([(pair.mass_inf + _TAIL, n) for pair, n in terms])
+    infinite = any_of([(pair.mass_inf + _PRODUCT_TAIL, n) for pair, n in terms])
     betrayed, absent = (
         any_of(list(zip(column, counts, strict=True)))
         for column in (
@@ -88,19 +90,22 @@ class _Masses:
 
 def _placements(terms: Sequence[tuple[Pair, int]]) -> list[Placement]:
     """Return lattices of one common step, each through the atoms of its loss."""
-    cumulants = Cumulants(terms, _TAIL)
+    cumulants = Cumulants(terms, _PRODUCT_TAIL)
     count = sum(n for _, n in terms)
     spread = math.sqrt(max(cumulants.spread(0.0), 1e-300))
-    reach = math.fsum(n * float(np.ptp(pair.grid(_TAIL, 2))) for pair, n in terms)
-    step = max(spread / (_FINENESS * math.sqrt(count)), min(reach, 40 * spread) / _MOST_NODES)
-    found = [place(pair, step, _TAIL) for pair, _ in terms]
+    reach = math.fsum(n * float(np.ptp(pair.grid(_PRODUCT_TAIL, 2))) for pair, n in terms)
+    step = max(
+        spread / (_NODES_PER_DEVIATION * math.sqrt(count)),
+        min(reach, 40 * spread) / _MOST_PRODUCT_NODES,
+    )
+    found = [place(pair, step, _PRODUCT_TAIL) for pair, _ in terms]
     common = min(at.step for at in found)
     return [Placement(common, at.offset) for at in found]
 
 
 def _above(pair: Pair, at: Placement) -> _Masses:
     """Return lattice masses that dominate; what lies above the grid is at most the tail."""
-    lattice: Lattice = discretise(pair, at, _TAIL).upper
+    lattice: Lattice = discretise(pair, at, _PRODUCT_TAIL).upper
     first, last = int(lattice.index[0]), int(lattice.index[-1])
     values = np.zeros(last - first + 1)
     values[lattice.index - first] = lattice.masses
@@ -109,12 +114,12 @@ def _above(pair: Pair, at: Placement) -> _Masses:
 
 def _within(pair: Pair, at: Placement) -> tuple[_Masses, _Masses]:
     """Return P- and Q-masses of the outcomes whose loss is nearest to each node."""
-    reach = pair.grid(_TAIL, 2)
+    reach = pair.grid(_PRODUCT_TAIL, 2)
     first = math.floor((float(reach[0]) - at.offset) / at.step)
     last = math.ceil((float(reach[-1]) - at.offset) / at.step)
     edges: Vector = at.offset + at.step * (np.arange(float(first), last + 2) - 0.5)
     mass, q_mass, _, _ = pair.cells(edges)
-    losses, masses, q_masses = pair.atoms(_TAIL)
+    losses, masses, q_masses = pair.atoms(_PRODUCT_TAIL)
     cell = np.clip(np.searchsorted(edges, losses) - 1, 0, mass.size - 1)
     mass = mass + np.bincount(cell, masses, mass.size)
     q_mass = q_mass + np.bincount(cell, q_masses, mass.size)
@@ -146,8 +151,8 @@ def _sum(left: _Masses, right: _Masses) -> _Masses:
     """Return the convolution without its negligible ends; the upper one counts as lost."""
     values = np.convolve(left.values, right.values)
     beyond = np.cumsum(values[::-1])[::-1]
-    last = int(np.searchsorted(-beyond, -_TAIL))
-    first = int(np.searchsorted(np.cumsum(values), _TAIL))
+    last = int(np.searchsorted(-beyond, -_PRODUCT_TAIL))
+    first = int(np.searchsorted(np.cumsum(values), _PRODUCT_TAIL))
     last = max(last, first + 1)
     kept = values[first:last].copy()
     kept[0] += values[:first].sum()
@@ -160,9 +165,9 @@ def _merged_pair(mass: _Masses, q_mass: _Masses, infinite: float, infinite_q: fl
     """Return the pair of merged outcomes; P-mass is rounded down, and Q keeps its total."""
     first = max(mass.first, q_mass.first)
     last = min(mass.first + mass.values.size, q_mass.first + q_mass.values.size)
-    p = mass.values[first - mass.first : last - mass.first] * (1 - _ROUNDING)
+    p = mass.values[first - mass.first : last - mass.first] * (1 - _PRODUCT_ERROR)
     q = q_mass.values[first - q_mass.first : last - q_mass.first]
-    keep = (p > _SMALLEST) & (q > _SMALLEST)
+    keep = (p > _LEAST_BAR) & (q > _LEAST_BAR)
     return SmoothPair(
         tuple(np.where(keep, p, 0.0).tolist()),
         tuple(np.where(keep, q, 0.0).tolist()),
@@ -174,12 +179,12 @@ def _merged_pair(mass: _Masses, q_mass: _Masses, infinite: float, infinite_q: fl
 def _dominating_pair(losses: Vector, mass: _Masses, infinite: float, inside: Pair) -> EnclosedPair:
     """Return the pair of the raised losses; masses are rounded up, and Q is filled up to one."""
     keep = mass.values > 0
-    log_masses = np.log(mass.values[keep]) + _ROUNDING
+    log_masses = np.log(mass.values[keep]) + _PRODUCT_ERROR
     absent = 1 - float(np.exp(log_masses - losses[keep]).sum())
     return EnclosedPair(
         tuple(losses[keep].tolist()),
         tuple(log_masses.tolist()),
         infinite + mass.lost,
-        max(absent, 0.0) + _ROUNDING,
+        max(absent, 0.0) + _PRODUCT_ERROR,
         inside=inside,
     )

@@ -14,14 +14,12 @@ from taut._base import validate
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._adjacency import Half
-from taut.accounting._pairs.pair import Pair, renyi_cumulants
+from taut.accounting._pairs.pair import CUMULANT_ERROR, Pair, renyi_cumulants
 from taut.accounting._pairs.profile import lower_hull
 from taut.accounting._releases.release import Release
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["OneSided", "Renyi", "RenyiOnly", "divergences"]
-
-_SAFETY = 1 + 1e-9  # covers the rounding of a moment and of its quadrature
 
 
 @dataclass(frozen=True)
@@ -134,4 +132,4 @@ def divergences(release: Release, half: Half, orders: Vector) -> Vector:
     if known is not None:
         return known
     cumulants = renyi_cumulants(release.pair(half), orders - 1)
-    return np.maximum(cumulants / (orders - 1), 0.0) * _SAFETY
+    return np.maximum(cumulants / (orders - 1), 0.0) * (1 + CUMULANT_ERROR)

@@ -23,8 +23,10 @@ from taut.errors import UnsoundConfiguration
 
 __all__ = ["FixedSize", "Joint", "Poisson", "PoissonReplace"]
 
-_KNOTS = 4096
-_KNOT_TAIL = 1e-60
+# Of a profile that is known by its values. Chords lie above it, which is sound, by a share that
+# falls with the square of their number.
+_PROFILE_KNOTS = 4096
+_PROFILE_TAIL = 1e-60  # mass beyond the last knot, where the profile is taken to be constant
 
 
 @dataclass(frozen=True)
@@ -190,9 +192,10 @@ def _replaced(release: PoissonReplace) -> Pair:
 
 def _inner_thresholds(*pairs: Pair) -> Vector:
     """Return log thresholds from zero up that resolve every profile."""
-    grids = [pair.grid(_KNOT_TAIL, _KNOTS) for pair in pairs]
+    grids = [pair.grid(_PROFILE_TAIL, _PROFILE_KNOTS) for pair in pairs]
     thin = [
-        grid[np.linspace(0, grid.size - 1, min(grid.size, _KNOTS)).astype(int)] for grid in grids
+        grid[np.linspace(0, grid.size - 1, min(grid.size, _PROFILE_KNOTS)).astype(int)]
+        for grid in grids
     ]
     nodes = np.unique(np.concatenate([[0.0], *thin]))
     return nodes[(nodes >= 0) & (nodes < 600.0)]
@@ -200,7 +203,7 @@ def _inner_thresholds(*pairs: Pair) -> Vector:
 
 def _thinned(grid: Vector) -> Vector:
     """Return at most so many nodes; a product of pairs has many more."""
-    chosen = np.linspace(0, grid.size - 1, min(grid.size, _KNOTS)).astype(np.int64)
+    chosen = np.linspace(0, grid.size - 1, min(grid.size, _PROFILE_KNOTS)).astype(np.int64)
     return grid[chosen]
 
 
