@@ -22,8 +22,10 @@ from taut.accounting._engines.saddle_point import SHARP_NODES, Cumulants
 
 __all__ = ["DeltaWithCurves", "EpsilonWithCurves"]
 
-_ROUGH = 0.1
-_SHARES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)  # of delta, or of epsilon, tried in a split
+_FIRST_TOLERANCE = 0.1  # of the look that rules dominating pairs out; their bounds hold at any
+# Of delta, or of epsilon, for the pairs; each is sound. Epsilons go with the logarithm of delta, so
+# a finer choice between these gains little.
+_SPLIT_SHARES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
 
 
 class EpsilonWithCurves:
@@ -53,7 +55,7 @@ class EpsilonWithCurves:
                 EpsilonOfPairs(part.pairs, self._delta, tolerance).answer(tolerance).bounds.lower
             )
         if part.terms and math.isfinite(lower):
-            split = min(self._split(share, tolerance) for share in _SHARES)
+            split = min(self._split(share, tolerance) for share in _SPLIT_SHARES)
             if split < upper:
                 engine, upper = Engine.SPLIT, split
         above = self._dominating(upper, tolerance)
@@ -84,7 +86,7 @@ class EpsilonWithCurves:
         dominating = self._part.dominating
         if dominating is None:
             return math.inf
-        rough = max(tolerance, _ROUGH)
+        rough = max(tolerance, _FIRST_TOLERANCE)
         if EpsilonOfPairs(dominating, self._delta, rough).answer(rough).bounds.lower >= known:
             return math.inf  # most masks: a sharp answer costs much more than this look
         return EpsilonOfPairs(dominating, self._delta, tolerance).answer(tolerance).bounds.upper
@@ -133,5 +135,5 @@ class DeltaWithCurves:
 
 def _split_delta(pairs: Curve, rest: Cumulants, at: float) -> float:
     """Return the delta when epsilon is split between the pairs and the rest."""
-    parts = [(share * at, at - share * at) for share in _SHARES]
+    parts = [(share * at, at - share * at) for share in _SPLIT_SHARES]
     return min(pairs(a).upper + math.exp(rest.at_epsilon(b).log_delta) for a, b in parts)

@@ -35,9 +35,9 @@ __all__ = [
     "cut_tail",
 ]
 
-_SMALLEST = 1e-300  # below it floating point loses relative precision
-_LOG_SMALLEST = -660.0
-_TAIL = 1e-3  # share of delta, times the tolerance, that cut tails may add
+_LEAST_DELTA = 1e-300  # below it floating point loses relative precision
+_LEAST_LOG_DELTA = -660.0  # exp(-660) = 2e-287: masses of a lattice for less would underflow
+_TAIL_SHARE = 1e-3  # of delta times the tolerance: what cut tails, counted as infinite, may add
 
 
 class Engine(StrEnum):
@@ -212,7 +212,7 @@ class DeltaOfPairs:
             return partial(_limit_bounds, part), Engine.LIMIT
         if self._single is not None:
             return partial(_single_bounds, self._single), Engine.EXACT
-        if self._log_delta < _LOG_SMALLEST:
+        if self._log_delta < _LEAST_LOG_DELTA:
             whole = Cumulants(part.terms, 1e-290)
             return partial(chernoff_bounds, whole, part.mass_inf), Engine.CHERNOFF
         tail = cut_tail(math.exp(max(self._log_delta, -600.0)), 1e-4 * tolerance, part.count)
@@ -277,12 +277,12 @@ def _exact_bounds(pair: Pair, at: float) -> Bounds:
     """Return the profile of a single loss with its rounding error; it may underflow."""
     hair = RELATIVE_ERROR * (1 + abs(at)) + pair.loss_error
     upper, lower = (float(value) for value in pair.profile(np.array([at - hair, at + hair])))
-    if at < pair.max_loss and upper < _SMALLEST:
-        return Bounds(0.0, _SMALLEST)
+    if at < pair.max_loss and upper < _LEAST_DELTA:
+        return Bounds(0.0, _LEAST_DELTA)
     slack = pair.profile_error
     return Bounds(abs(max(lower * (1 - slack), 0.0)), abs(min(upper * (1 + slack), 1.0)))
 
 
 def cut_tail(delta: float, tolerance: float, count: int) -> float:
     """Return the mass that may be cut from each of ``count`` losses."""
-    return max(_TAIL * min(tolerance, 1e-2) * delta / count, 1e-300)
+    return max(_TAIL_SHARE * min(tolerance, 1e-2) * delta / count, 1e-300)

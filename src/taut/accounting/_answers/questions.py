@@ -28,10 +28,10 @@ __all__ = [
     "tradeoff",
 ]
 
-_NEAR_ONE = 1e-6
-_FAR = 10.0  # further out a sharper curve costs more than it gains
-_TOLERANCE = 1e-3
-_GOLDEN = (math.sqrt(5) - 1) / 2
+_LEAST_EXCESS_ORDER = 1e-6  # of an order over one, asked instead of less: divergences increase
+_FARTHEST_SHARP = 10.0  # log threshold; further out a sharper curve costs more than it gains
+_LINE_TOLERANCE = 1e-3  # of delta along a trade-off; a lower bound at any tolerance
+_GOLDEN = (math.sqrt(5) - 1) / 2  # of a search by golden sections: shares that can be used again
 
 
 def cumulant_of_sum(part: HalfSum, z: complex) -> complex:
@@ -54,7 +54,7 @@ def renyi_divergence(releases: Sequence[tuple[Release, int]], half: Half, order:
 
 
 def _divergence(release: Release, half: Half, order: float) -> float:
-    at = np.array([max(order, 1 + _NEAR_ONE)])  # divergences grow with the order
+    at = np.array([max(order, 1 + _LEAST_EXCESS_ORDER)])  # divergences grow with the order
     known = None if math.isinf(order) else release.known_divergences(half, at)
     if known is not None:
         return float(known[0])
@@ -104,14 +104,14 @@ def _best_line(part: HalfSum, swapped: HalfSum, fpr: float) -> float:
     A curve is sharp near where it was asked for, so the search is repeated where it ended.
     """
     best, at = _best_near(part, swapped, fpr, 0.0)
-    again, _ = _best_near(part, swapped, fpr, min(max(at, -_FAR), _FAR))
+    again, _ = _best_near(part, swapped, fpr, min(max(at, -_FARTHEST_SHARP), _FARTHEST_SHARP))
     return max(best, again)
 
 
 def _delta_near(part: HalfSum, at: float) -> Callable[[float], float]:
     """Return an upper bound on delta, sharp near ``at``; terms far below the rest only shift it."""
-    dust = part.dust(_TOLERANCE)
-    curve = delta_curve(part.without_dust(_TOLERANCE), at, _TOLERANCE)
+    dust = part.dust(_LINE_TOLERANCE)
+    curve = delta_curve(part.without_dust(_LINE_TOLERANCE), at, _LINE_TOLERANCE)
     return lambda e: min(curve(max(e - dust, 0.0)).upper + max(dust - e, 0.0), 1.0)
 
 

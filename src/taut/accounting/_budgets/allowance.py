@@ -13,13 +13,22 @@ from taut.errors import (
     InfeasibleBudget,
 )
 
-__all__ = ["DOWN", "best_order", "budget_for", "gaussian_mu", "positive_delta", "renyi_budgets"]
+__all__ = [
+    "BUDGET_FACTOR",
+    "best_order",
+    "budget_for",
+    "gaussian_mu",
+    "positive_delta",
+    "renyi_budgets",
+]
 
-_SAFETY = 1e-9  # relative; covers the rounding of a moment and of its quadrature
-DOWN = 1 - 1e-13
-"""Rounds a budget down, or a cost up by division."""
-_FAINT = 1e-6
-_NO_TAIL = 38.6  # the normal density is below the smallest float from here on
+BUDGET_FACTOR = 1 - 1e-13
+"""Rounds a budget down, or a cost up by division: 450 units, for squares and a bisection."""
+# Relative, of a density times 1 - a m(a): it is at least 1/1500 up to `_NORMAL_END`, so that it
+# magnifies the few units by which m(a) is off to 1e-12.
+_FAINT_ERROR = 1e-9
+_FAINT_MU = 1e-6  # below it the two terms of a profile agree to ten digits; a derivative keeps all
+_NORMAL_END = 38.6  # deviations: exp(-38.6^2 / 2) = 5e-324 is the smallest float
 METHODS = ("gdp", "improved", "classic")
 
 
@@ -49,14 +58,14 @@ def budget_for(epsilon: float, delta: float, *, method: str = "gdp") -> float:
     """
     at, level = validate.non_negative(epsilon=epsilon), positive_delta(delta=delta)
     if method == "gdp":
-        return gaussian_mu(at, level) ** 2 / 2 * DOWN
+        return gaussian_mu(at, level) ** 2 / 2 * BUDGET_FACTOR
     if method == "classic":
         log = -math.log(level)
-        return (at / (math.sqrt(log + at) + math.sqrt(log))) ** 2 * DOWN
+        return (at / (math.sqrt(log + at) + math.sqrt(log))) ** 2 * BUDGET_FACTOR
     if method != "improved":
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got method={method!r}")
     order = best_order(at, level)
-    return float(renyi_budgets(at, level, np.array([order]))[0]) / order * DOWN
+    return float(renyi_budgets(at, level, np.array([order]))[0]) / order * BUDGET_FACTOR
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -75,14 +84,14 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 def _gaussian_delta(mu: float, epsilon: float) -> float:
     """Return an upper bound on the Gaussian delta that keeps its digits for tiny mu."""
-    if mu > _FAINT:
+    if mu > _FAINT_MU:
         pair = GaussianPair(mu)
         return float(pair.profile(np.array([epsilon]))[0]) * (1 + pair.profile_error)
     # phi(a) (m(a) - m(a + mu)) with Mills' ratio m, which is convex: m' = a m - 1.
     near = np.array([epsilon / mu - mu / 2])
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         value = float((normal_density(near) * mu * (1 - near * mills_ratio(near)))[0])
-    return value * (1 + _SAFETY) if near[0] < _NO_TAIL else 0.0
+    return value * (1 + _FAINT_ERROR) if near[0] < _NORMAL_END else 0.0
 
 
 def renyi_budgets(epsilon: float, delta: float, orders: Vector) -> Vector:
@@ -91,7 +100,7 @@ def renyi_budgets(epsilon: float, delta: float, orders: Vector) -> Vector:
     The conversion of Canonne, Kamath and Steinke (2020, Proposition 12), solved for the divergence.
     """
     value = epsilon - np.log1p(-1 / orders) + (math.log(delta) + np.log(orders)) / (orders - 1)
-    budgets: Vector = value * np.where(value > 0, DOWN, 1.0)
+    budgets: Vector = value * np.where(value > 0, BUDGET_FACTOR, 1.0)
     return budgets
 
 

@@ -13,9 +13,11 @@ from taut.errors import InfeasibleBudget
 
 __all__ = ["Calibration", "calibrate"]
 
-_LARGEST = 2.0**40
-_ROUNDS = 100
-_ROUGH = 1e-2
+_LARGEST_PARAMETER = 2.0**40  # and one over it the smallest: beyond, no noise level makes sense
+_MOST_SECANTS = (
+    100  # halving alone would narrow 2**40 to any accuracy; the good end is always sound
+)
+_FARAWAY_TOLERANCE = 1e-2  # of epsilon, away from the budget; what is returned is certified anew
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class _Search:
     integer: bool
     found: Bounds | None = None
 
-    def excess(self, value: float, tolerance: float = _ROUGH) -> float:
+    def excess(self, value: float, tolerance: float = _FARAWAY_TOLERANCE) -> float:
         """Return log(epsilon / budget) at ``value``: at most 0 if surely within the budget.
 
         Rough bounds decide most parameters; only those near the budget cost a sharp one.
@@ -167,10 +169,10 @@ class _Search:
     def _walk(self, ends: dict[float, float], *, upwards: bool) -> dict[float, float]:
         """Return the first neighbours in one direction between which the budget is crossed."""
         (low, at_low), (high, at_high) = sorted(ends.items())
-        smallest = 1 if self.integer else 1 / _LARGEST
+        smallest = 1 if self.integer else 1 / _LARGEST_PARAMETER
         while (at_low > 0) == (at_high > 0):
             try:
-                if upwards and high < _LARGEST:
+                if upwards and high < _LARGEST_PARAMETER:
                     low, at_low, high = high, at_high, 2 * high
                     at_high = self.excess(high)
                 elif not upwards and low > smallest:
@@ -187,12 +189,14 @@ class _Search:
         good, bad = sorted(ends, key=ends.__getitem__)
         at_good, at_bad = ends[good], ends[bad]
         bounds: Bounds | None = None
-        for _ in range(_ROUNDS):
+        for _ in range(_MOST_SECANTS):
             if self._closed(good, bad):
                 break
             middle = self._between(good, at_good, bad, at_bad)
             # The secant is wrong by a small share of the bracket; that is the accuracy needed.
-            value = self.excess(middle, min(max(0.02 * (at_bad - at_good), self._sharp), _ROUGH))
+            value = self.excess(
+                middle, min(max(0.02 * (at_bad - at_good), self._sharp), _FARAWAY_TOLERANCE)
+            )
             if value <= 0:
                 good, at_good, bounds = middle, value, self.found
             else:

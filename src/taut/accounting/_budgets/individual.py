@@ -11,15 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut.accounting._budgets.allowance import DOWN, budget_for
+from taut.accounting._budgets.allowance import BUDGET_FACTOR, budget_for
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.noise import Gaussian
 
 __all__ = ["IndividualFilter"]
 
-_DELETED = -1
-_BLOCK = 2**15
-_BEYOND = 2.0**54  # units; more than any balance, and still exact
+_DELETED_BALANCE = -1  # less than the least cost, zero, so that nothing is ever afforded
+_BALANCE_BLOCK = 2**15  # records at a time: their balances and costs stay in a fast cache
+_UNAFFORDABLE = 2.0**54  # units; more than any balance (below 2^53), and still exact
 
 
 class IndividualFilter:
@@ -80,7 +80,7 @@ class IndividualFilter:
     @property
     def loss(self) -> PrivacyLoss:
         """The loss of everything that is released through this filter, ever."""
-        return PrivacyLoss([(Gaussian(1.0, self.mu / DOWN), 1)])
+        return PrivacyLoss([(Gaussian(1.0, self.mu / BUDGET_FACTOR), 1)])
 
     def charge(
         self, costs: ArrayLike, indices: NDArray[np.intp] | Sequence[int] | None = None
@@ -113,8 +113,8 @@ class IndividualFilter:
                 f"costs must be one number or of shape {balances.shape}, got {costs.shape}"
             )
         active = np.empty(balances.shape, dtype=np.bool_)
-        for start in range(0, balances.size, _BLOCK):
-            part = slice(start, start + _BLOCK)
+        for start in range(0, balances.size, _BALANCE_BLOCK):
+            part = slice(start, start + _BALANCE_BLOCK)
             units = self._units(costs[part] if costs.ndim else costs)
             np.greater_equal(balances[part], units, out=active[part])
             balances[part] -= units * active[part]
@@ -141,7 +141,7 @@ class IndividualFilter:
     def delete(self, indices: NDArray[np.intp] | Sequence[int]) -> None:
         """Let records take part no more; the others keep their indices and balances."""
         with self._lock:
-            self._balances[self._checked(indices)] = _DELETED
+            self._balances[self._checked(indices)] = _DELETED_BALANCE
 
     def private_remaining(self) -> Vector:
         """Return what is left of every record's budget, 0 if deleted: **sensitive**.
@@ -159,7 +159,7 @@ class IndividualFilter:
     def _units(self, costs: Vector) -> NDArray[np.int64]:
         """Return costs in units, rounded up; what is beyond every balance stays representable."""
         with np.errstate(over="ignore"):
-            rounded = np.ceil(np.minimum(costs / self._unit, _BEYOND))
+            rounded = np.ceil(np.minimum(costs / self._unit, _UNAFFORDABLE))
         units: NDArray[np.int64] = rounded.astype(np.int64)
         return units
 
