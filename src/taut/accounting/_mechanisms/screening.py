@@ -56,7 +56,7 @@ __all__ = [
 # rounding of a moment, over the excess of the order, would show beyond 1e-10.
 _LEAST_SCREENING_ORDER = 1 + 1e-5
 _MODERATE_EXPONENT = 300.0  # its double is within the range of exp; larger ones stay logarithms
-_INTERVAL_NODES, _INTERVAL_WEIGHTS = gauss_rule(8)
+_INTERVAL_NODES, _INTERVAL_WEIGHTS = gauss_rule(8)  # for intervals below `_NARROW_INTERVAL`
 _NARROW_INTERVAL = 0.5  # width times (1 + position + mu); eight nodes then err by less than 1e-20
 
 

@@ -42,7 +42,7 @@ LARGEST_EXPONENT = 600.0
 # err by (6!)^4 / (13 (12!)^3) spread^12 < 1e-34 times a derivative of at most 1e5, relatively.
 _NARROW_SPREAD = 0.03
 _BULK_REACH = 3.0  # deviations; further out tails are as small as cells, and their difference does
-_CELL_NODES, _CELL_WEIGHTS = gauss_rule(6)
+_CELL_NODES, _CELL_WEIGHTS = gauss_rule(6)  # for narrow cells: see `_NARROW_SPREAD`
 _RADIUS_NODES = 4097  # over the reach: steps of a 105th of the larger deviation
 _PEAK_NODES, _PEAK_WEIGHTS = gauss_rule(24)  # exact for degree 47 within a few deviations of a peak
 

@@ -40,7 +40,7 @@ _NARROW_CELL = 0.5
 _TAYLOR_TERMS = 15  # of exp, up to the one left out: 0.5^14 / 15! = 5e-17 of the first
 
 
-_MIXED_NODES, _MIXED_WEIGHTS = gauss_rule(8)
+_MIXED_NODES, _MIXED_WEIGHTS = gauss_rule(8)  # for narrow cells: see `_NARROW_CELL`
 
 
 @dataclass(frozen=True)
