@@ -72,7 +72,7 @@ def test_portions_make_no_difference(monkeypatch):
     rows = np.random.default_rng(1).standard_normal((1000, 2))
     exponents = np.array([-10, -12], dtype=np.intc)
     whole = exact_sum(rows, exponents)
-    monkeypatch.setattr("taut.noise._exact.grid_values._PORTION", 64)
+    monkeypatch.setattr("taut.noise._exact.grid_values._SUMMED_PORTION", 64)
     pieces = exact_sum(rows.astype(np.float64), exponents)
     assert [whole.exact(i) for i in range(2)] == [pieces.exact(i) for i in range(2)]
     assert (whole.whole == pieces.whole).all()

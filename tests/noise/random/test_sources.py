@@ -96,7 +96,7 @@ def test_threads_draw_other_bytes(secure):
 
 
 def test_key_is_replaced_when_it_has_lived(secure, monkeypatch):
-    monkeypatch.setattr(_secure, "_KEY_LIFE", 1 << 17)
+    monkeypatch.setattr(_secure, "_KEY_BYTES", 1 << 17)
     pools = set()
     kept = []
     for _ in range(5):

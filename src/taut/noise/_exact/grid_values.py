@@ -25,9 +25,9 @@ Integers: TypeAlias = NDArray[np.int64]
 MOST_STEPS = 2**52
 """Where values are cut: they keep their distance from noise in the range of exact doubles."""
 _MOST_ROW_STEPS = 2.0**42  # of an entry of a row, so that 2^20 rows sum in 64 bits
-_LIMB = 40  # bits
+_LIMB = 40  # bits, so that 2^20 limbs sum within 64 of them, with carries
 _FRACTIONS = 3  # limbs after the point: rows are cut off below 2^-120 steps
-_PORTION = 1 << 20  # entries summed at a time
+_SUMMED_PORTION = 1 << 20  # entries summed at a time, before limbs are carried
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ def exact_sum(rows: Matrix, exponents: NDArray[np.intc]) -> GridValue:
     """
     # Multiples of 2^40 steps, the steps below them, and limbs after the point.
     limbs = np.zeros((2 + _FRACTIONS, rows.shape[1]), dtype=np.int64)
-    height = max(1, _PORTION // rows.shape[1])
+    height = max(1, _SUMMED_PORTION // rows.shape[1])
     for start in range(0, len(rows), height):
         portion = rows[start : start + height].astype(np.float64)
         _add_portion(limbs, portion, exponents)

@@ -27,7 +27,7 @@ _CLEAR_TAIL = 1 << 40  # words below have too few leading bits for their logarit
 _WORD_MARGIN = 2.0**-39  # for every exponential number
 _SUM_MARGIN = 2.0**-51  # for every number that is summed, and the length itself
 _STEP_MARGIN = 2.0**-49  # of a grid step
-_FEW_ROUNDINGS = 8
+_FEW_ROUNDINGS = 8  # of a length, beyond those of its sum: products, a quotient, a shift
 
 
 def grouped_release(

@@ -35,13 +35,14 @@ __all__ = [
     "noisy_steps",
 ]
 
-_WORD = 64  # bits
+_WORD = 64  # bits of a draw from the generator
 _FINENESS = 10  # a grid step is 2^-10 of the scale, or less by up to a half
 _LEAST_EXPONENT = -1022  # of a grid, so that it is a normal double
-_MARGIN = 2.0**-39  # of one plus the scale, in grid steps
+# Of one plus the scale, in grid steps: twice what goes wrong in doubles (docs/theory/rounding.md).
+_MARGIN = 2.0**-39
 _CLEAR_TAIL = 1 << 40  # tail words below have too few leading bits for the margin
 _PORTION = 1 << 16  # coordinates drawn at a time: arrays stay in the cache
-_HALF = Fraction(1, 2)
+_HALF = Fraction(1, 2)  # of a grid step, exactly: where rounding changes
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from taut.noise._random.sources import RandomSource, exp_bounds
 
 __all__ = ["RoundedStaircase", "balls_tail_bounds", "draw_ball"]
 
-_EXTRA = 32  # bits beyond those that are compared
+_EXTRA = 32  # bits beyond those that are compared: for a quotient and products of bounds
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,13 +34,13 @@ __all__ = ["discrete_gaussian_noise", "discrete_laplace_noise"]
 Integers: TypeAlias = NDArray[np.int64]
 Number: TypeAlias = int | float | Fraction
 
-_WORD = 64
-_FLOAT = 53  # bits of a word that decide on acceptance; the other eleven may choose a place
-_GUIDE = 14  # bits that find the block at once, where no boundary is near
-_CHUNK = 1 << 14
-_MARGIN = 2.0**-40  # relative; the exponent and np.exp err by less than 2^-48
-_LARGEST = 1 << 50  # of a scale: noise must fit into 64 bits
-_EXTRA = 24  # bits beyond those asked for, to which weights are summed
+_WORD_BITS = 64  # of a draw from the generator
+_FLOAT_BITS = 53  # of a word, that decide on acceptance; the other eleven may choose a place
+_GUIDE_BITS = 14  # that find the block at once, where no boundary is near
+_DRAW_PIECE = 1 << 14  # integers drawn at a time, so that they stay in the cache
+_RATIO_ERROR = 2.0**-40  # relative; the exponent and np.exp err by less than 2^-46 (rounding.md)
+_LARGEST_SCALE = 1 << 50  # noise must fit into 64 bits: it exceeds 2^13 scales with exp(-2^13)
+_WEIGHT_GUARD_BITS = 24  # beyond those asked for: sums of some thousand weights lose 13
 
 
 def discrete_gaussian_noise(
@@ -80,7 +80,7 @@ def discrete_gaussian_noise(
         squared = _positive_rational(sigma=sigma) ** 2
     else:
         squared = _positive_rational(variance=variance)
-    if squared > _LARGEST**2:
+    if squared > _LARGEST_SCALE**2:
         raise ValueError("sigma must be at most 2^50 units; count in larger units")
     return _sampler(_Gaussian(squared)).draw(validate.integer(size=size), _source(generator))
 
@@ -107,7 +107,7 @@ def discrete_laplace_noise(
         (4,)
     """
     rational = _positive_rational(scale=scale)
-    if rational > _LARGEST:
+    if rational > _LARGEST_SCALE:
         raise ValueError("scale must be at most 2^50 units; count in larger units")
     return _sampler(_Laplace(rational)).draw(validate.integer(size=size), _source(generator))
 
@@ -178,8 +178,8 @@ class _Sampler:
     def draw(self, size: int, source: RandomSource) -> Integers:
         """Return ``size`` independent integers."""
         result = np.empty(size, dtype=np.int64)
-        for start in range(0, size, _CHUNK):
-            part = result[start : start + _CHUNK]
+        for start in range(0, size, _DRAW_PIECE):
+            part = result[start : start + _DRAW_PIECE]
             part[:] = self._draw_chunk(part.size, source)
         return result
 
@@ -200,7 +200,7 @@ class _Sampler:
 
     def _blocks(self, words: Words) -> tuple[NDArray[np.intp], list[tuple[int, int]]]:
         """Return the block of every word, and the words that do not decide on one."""
-        blocks = self._guide.take((words >> np.uint64(_WORD - _GUIDE)).view(np.int64))
+        blocks = self._guide.take((words >> np.uint64(_WORD_BITS - _GUIDE_BITS)).view(np.int64))
         near = np.flatnonzero(blocks < 0)
         passed = np.searchsorted(self._upper, words[near], side="left")
         reached = np.searchsorted(self._lower, words[near], side="right")
@@ -214,7 +214,7 @@ class _Sampler:
         """Move ``values`` to places in their blocks; return the indices that are rejected."""
         words = source.integers_u64(values.size)
         # The bits for the place and for acceptance must not overlap.
-        spare = _WORD - _FLOAT
+        spare = _WORD_BITS - _FLOAT_BITS
         chosen = words if self._bits <= spare else source.integers_u64(values.size)
         places = (chosen & np.uint64((1 << self._bits) - 1)).view(np.int64)
         values += self._signs.take(blocks) * places
@@ -227,20 +227,21 @@ class _Sampler:
     ) -> NDArray[np.bool_]:
         """Return whether the uniform number that begins with ``cuts`` is below the mass ratio."""
         ratio = (
-            np.exp(-self.shape.approximate_step(np.abs(self._starts[blocks]), places)) * 2.0**_FLOAT
+            np.exp(-self.shape.approximate_step(np.abs(self._starts[blocks]), places))
+            * 2.0**_FLOAT_BITS
         )
-        result: NDArray[np.bool_] = cuts + 1 <= ratio * (1 - _MARGIN)
-        for i in np.flatnonzero(~result & (cuts < ratio * (1 + _MARGIN))):
+        result: NDArray[np.bool_] = cuts + 1 <= ratio * (1 - _RATIO_ERROR)
+        for i in np.flatnonzero(~result & (cuts < ratio * (1 + _RATIO_ERROR))):
             step = self._step(int(blocks[i]), int(places[i]))
-            result[i] = below_exp(step, int(cuts[i]), _FLOAT, source)
+            result[i] = below_exp(step, int(cuts[i]), _FLOAT_BITS, source)
         return result
 
     def _block_exactly(self, word: int, source: RandomSource) -> int:
         """Return the block of the uniform number that begins with ``word``."""
-        bits = _WORD
+        bits = _WORD_BITS
         while True:
-            word = (word << _WORD) | int(source.integers_u64(1)[0])
-            bits += _WORD
+            word = (word << _WORD_BITS) | int(source.integers_u64(1)[0])
+            bits += _WORD_BITS
             lower, upper = self._boundaries(bits)
             block = bisect_left(upper, word)
             if block == bisect_right(lower, word):
@@ -251,7 +252,7 @@ class _Sampler:
         if self._bits:
             place = int(source.uniform_below(1 << self._bits, 1)[0])
             cut = int(source.integers_u64(1)[0])
-            if not below_exp(self._step(block, place), cut, _WORD, source):
+            if not below_exp(self._step(block, place), cut, _WORD_BITS, source):
                 return int(self._draw_chunk(1, source)[0])
         else:
             place = 0
@@ -273,7 +274,7 @@ class _Sampler:
         bits, until all further ones together are below one unit: they fall at least as fast as
         exp(-1/64) from block to block on either side, so they sum to less than 130 times the next.
         """
-        precision = bits + _EXTRA
+        precision = bits + _WEIGHT_GUARD_BITS
         low, high = [0], [0]
         block = 0
         while self.shape.cost(self._nearest(block)) < Fraction(7, 10) * (precision + 9):
@@ -291,7 +292,7 @@ class _Sampler:
 
     @cached_property
     def _table(self) -> tuple[Words, Words]:
-        lower, upper = self._boundaries(_WORD)
+        lower, upper = self._boundaries(_WORD_BITS)
         return np.array(lower, dtype=np.uint64), np.array(upper, dtype=np.uint64)
 
     @cached_property
@@ -305,8 +306,8 @@ class _Sampler:
     @cached_property
     def _guide(self) -> NDArray[np.intp]:
         """The block of the words with given leading bits, -1 if that takes more bits."""
-        first = np.arange(1 << _GUIDE, dtype=np.uint64) << np.uint64(_WORD - _GUIDE)
-        last = first | np.uint64((1 << (_WORD - _GUIDE)) - 1)
+        first = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(_WORD_BITS - _GUIDE_BITS)
+        last = first | np.uint64((1 << (_WORD_BITS - _GUIDE_BITS)) - 1)
         passed = np.searchsorted(self._upper, first, side="left")
         reached = np.searchsorted(self._lower, last, side="right")
         return np.where(passed == reached, passed, -1).astype(np.intp)
@@ -325,7 +326,7 @@ class _Sampler:
         """Integers below which a number is accepted at every place of the block."""
         last = (1 << self._bits) - 1
         steps = [self._step(block, last) for block in range(self._upper.size)]
-        return np.array([exp_bounds(step, _FLOAT)[0] for step in steps], dtype=np.int64)
+        return np.array([exp_bounds(step, _FLOAT_BITS)[0] for step in steps], dtype=np.int64)
 
 
 @lru_cache(maxsize=64)

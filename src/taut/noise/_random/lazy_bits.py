@@ -20,9 +20,10 @@ __all__ = ["Interval", "OpenLength", "OpenUniform", "minus_log_bounds", "rounded
 
 Interval: TypeAlias = tuple[Fraction, Fraction]
 
-_WORD = 64  # bits
-_HALF = Fraction(1, 2)
-_LENGTH_WIDTH = Fraction(1, 1 << 45)  # of an interval that stands for a length in doubles
+_WORD_BITS = 64  # of a draw from the generator
+_HALF = Fraction(1, 2)  # of a grid step, exactly: where rounding changes
+# Of an interval that stands for a length in doubles: a 64th of the margin of 2^-39 left for it.
+_LENGTH_WIDTH = Fraction(1, 1 << 45)
 
 
 def rounded_alike(interval: Interval) -> int | None:
@@ -40,7 +41,7 @@ class OpenUniform:
 
     start: int
     source: RandomSource
-    bits: int = _WORD
+    bits: int = _WORD_BITS
 
     @property
     def bounds(self) -> Interval:
@@ -50,8 +51,8 @@ class OpenUniform:
 
     def extend(self) -> None:
         """Draw another word of its bits."""
-        self.start = (self.start << _WORD) | int(self.source.integers_u64(1)[0])
-        self.bits += _WORD
+        self.start = (self.start << _WORD_BITS) | int(self.source.integers_u64(1)[0])
+        self.bits += _WORD_BITS
 
 
 class OpenLength:
@@ -65,7 +66,7 @@ class OpenLength:
     def __init__(self, words: Iterable[int], source: RandomSource) -> None:
         self._starts = [int(word) for word in words]
         self._source = source
-        self._bits = _WORD
+        self._bits = _WORD_BITS
 
     @cached_property
     def bounds(self) -> Interval:
@@ -88,9 +89,9 @@ class OpenLength:
     def _draw(self) -> None:
         more = self._source.integers_u64(len(self._starts)).tolist()
         self._starts = [
-            (start << _WORD) | word for start, word in zip(self._starts, more, strict=True)
+            (start << _WORD_BITS) | word for start, word in zip(self._starts, more, strict=True)
         ]
-        self._bits += _WORD
+        self._bits += _WORD_BITS
 
 
 def minus_log_bounds(starts: list[int], bits: int) -> Interval:
@@ -110,7 +111,7 @@ def minus_log_bounds(starts: list[int], bits: int) -> Interval:
     # The whole is at most one and low at least one, so that the shift is not above zero.
     digits = bits // 3 + len(str(-shift)) + 16
     two = _log_bounds(2, digits)
-    unit = 1 << (bits + _WORD)
+    unit = 1 << (bits + _WORD_BITS)
     least = -(_log_bounds(high, digits)[1] + shift * two[0])
     most = -(_log_bounds(low, digits)[0] + shift * two[1])
     return (

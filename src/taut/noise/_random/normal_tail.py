@@ -13,7 +13,7 @@ from taut.noise._random.sources import exp_bounds
 
 __all__ = ["normal_tail_bounds", "pi_bounds"]
 
-_GUARD = 64  # bits beyond those that are asked for
+_TAIL_GUARD_BITS = 64  # beyond those asked for: the series has far fewer than 2^60 terms to round
 
 
 def normal_tail_bounds(point: Fraction, bits: int) -> tuple[int, int]:
@@ -26,7 +26,7 @@ def normal_tail_bounds(point: Fraction, bits: int) -> tuple[int, int]:
     if half_square >= bits:  # the tail is at most exp(-half_square)
         return 0, 0
     # The sum is about as large as exp(half_square), by which errors of the factor are multiplied.
-    precision = bits + math.ceil(1.5 * half_square) + _GUARD
+    precision = bits + math.ceil(1.5 * half_square) + _TAIL_GUARD_BITS
     least, most = _odd_series(point, precision)
     small, large = exp_bounds(half_square, precision)
     lower, upper = _root_of_two_over_pi(precision)

@@ -39,11 +39,11 @@ __all__ = [
 Words: TypeAlias = NDArray[np.uint64]
 Fill: TypeAlias = Callable[[int], bytes]
 
-_WORD = 64  # bits
-_POOL = 1 << 16  # small draws share blocks of this many bytes
-_PIECE = 1 << 14  # normal numbers made at a time, so that they stay in the cache
-_KEY_LIFE = 1 << 30  # bytes of one key, after which a new one is drawn
-_MOST = 1 << 36  # bytes of one draw: with _KEY_LIFE below 2^38, where the block counter would wrap
+_WORD_BITS = 64  # of a draw from the generator
+_POOL_BYTES = 1 << 16  # that small draws share: a call for each would cost more than its bytes
+_NORMAL_PIECE = 1 << 14  # normal numbers made at a time, so that they stay in the cache
+_KEY_BYTES = 1 << 30  # of one key, after which a new one is drawn
+_MOST_BYTES = 1 << 36  # of one draw: with a key's, below 2^38, where the block counter would wrap
 
 _forks = 0
 
@@ -70,7 +70,7 @@ class RandomSource(ABC):
     def integers_u64(self, n: int) -> Words:
         """Return ``n`` independent integers, uniform on 0, ..., 2^64 - 1, as a read-only array."""
         count = _count(n)
-        return np.frombuffer(self.bytes(_WORD // 8 * count), dtype="<u8")
+        return np.frombuffer(self.bytes(_WORD_BITS // 8 * count), dtype="<u8")
 
     def standard_normal(self, size: int) -> NDArray[np.float64]:
         """Return ``size`` normal numbers in floating point, for vectors that are not put on a grid.
@@ -80,8 +80,8 @@ class RandomSource(ABC):
         bits. Magnitudes beyond 9.2, of probability below 1e-19, do not occur.
         """
         result = np.empty(_count(size))
-        for start in range(0, result.size, _PIECE):
-            part = result[start : start + _PIECE]
+        for start in range(0, result.size, _NORMAL_PIECE):
+            part = result[start : start + _NORMAL_PIECE]
             words = self.integers_u64(part.size).view(np.int64)
             np.add(words, 0.5, out=part)  # half-integers, as many below zero as above
             np.abs(part, out=part)
@@ -160,10 +160,10 @@ class RandomSource(ABC):
         words = self.integers_u64(size)
         if power == 0:
             return np.ones(words.shape, dtype=np.bool_)
-        low, high = exp_bounds(power, _WORD)
+        low, high = exp_bounds(power, _WORD_BITS)
         result = words < np.uint64(low)
         for i in np.flatnonzero((words >= np.uint64(low)) & (words <= np.uint64(high))):
-            result[i] = below_exp(power, int(words[i]), _WORD, self)
+            result[i] = below_exp(power, int(words[i]), _WORD_BITS, self)
         return result
 
 
@@ -179,12 +179,12 @@ class _Pool:
 
     def take(self, n: int) -> bytes:
         """Return ``n`` bytes that nobody was given before."""
-        if n >= _POOL:
+        if n >= _POOL_BYTES:
             self.left -= n
             return self.fill(n)
         if self.used + n > len(self.block):
-            self.left -= _POOL
-            self.block, self.used = self.fill(_POOL), 0
+            self.left -= _POOL_BYTES
+            self.block, self.used = self.fill(_POOL_BYTES), 0
         start, self.used = self.used, self.used + n
         return self.block[start : self.used]
 
@@ -228,7 +228,7 @@ class SecureGenerator(RandomSource):
         # The process id alone could come back after two forks; the count misses forks made in C.
         now = (os.getpid(), _forks)
         if pool is None or pool.born != now or pool.left <= 0:
-            pool = self._local.pool = _Pool(_new_stream(), now, _KEY_LIFE)
+            pool = self._local.pool = _Pool(_new_stream(), now, _KEY_BYTES)
         return pool
 
 
@@ -284,7 +284,7 @@ def default_generator() -> SecureGenerator:
 
 def _count(n: int) -> int:
     count = validate.integer(n=n)
-    if count > _MOST:
+    if count > _MOST_BYTES:
         raise ValueError(f"n must be at most 2^36 bytes, got n={n!r}; draw in portions")
     return count
 
@@ -332,8 +332,8 @@ def below_exp(exponent: Fraction, cut: int, bits: int, source: RandomSource) -> 
             return True
         if cut > high:
             return False
-        cut = (cut << _WORD) | int(source.integers_u64(1)[0])
-        bits += _WORD
+        cut = (cut << _WORD_BITS) | int(source.integers_u64(1)[0])
+        bits += _WORD_BITS
 
 
 def exp_bounds(exponent: Fraction, bits: int) -> tuple[int, int]:
