@@ -87,7 +87,7 @@ def test_sizes_far_apart():
 
 
 def test_large_tables_go_without_newton(monkeypatch):
-    monkeypatch.setattr("taut.noise._optimal.finite_solver._NEWTON_SIZE", 0)
+    monkeypatch.setattr("taut.noise._optimal.finite_solver._NEWTON_ENTRIES", 0)
     found = least_trace(vectors(1, 20, 4), tolerance=1e-3, steps=3000)
     assert found.gap < 1e-3
     short = least_trace(vectors(1, 20, 4), tolerance=1e-12, steps=5)

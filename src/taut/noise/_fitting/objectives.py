@@ -24,7 +24,7 @@ __all__ = [
 
 OBJECTIVES = ("total", "worst", "relative")
 """What can be made small."""
-_MOST_POWER = 200.0  # moments of a normal number beyond leave the range of floats
+_LARGEST_POWER = 200.0  # moments of a normal number beyond leave the range of floats
 
 
 def checked_power(objective: str, power: float) -> float:
@@ -32,9 +32,9 @@ def checked_power(objective: str, power: float) -> float:
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {OBJECTIVES}, got objective={objective!r}")
     p = validate.positive(power=power)
-    if p > _MOST_POWER:
+    if p > _LARGEST_POWER:
         raise ValueError(
-            f"power must be at most {_MOST_POWER:g}, got power={power!r}; for the largest error "
+            f"power must be at most {_LARGEST_POWER:g}, got power={power!r}; for the largest error "
             "of a coordinate use objective='worst'"
         )
     if p != 2 and objective != "total":

@@ -16,7 +16,7 @@ from taut.errors import UnsoundConfiguration
 from taut.noise._sets.sets import Outline
 
 __all__ = [
-    "ROOM",
+    "PURE_FACTOR",
     "checked_radius",
     "is_constant",
     "largest_cost",
@@ -31,13 +31,13 @@ __all__ = [
     "whitened_radius",
 ]
 
-ROOM = 1 + 1e-11
+PURE_FACTOR = 1 + 1e-11
 """By how much pure noise is larger than needed: more than all rounding of norms in a clip, of sums
 over a set or of budgets, of losses, and of the check itself, together."""
-_FINE = 1 + 4e-13  # for whitened lengths, whose rounding is below 1e-13 for 2^36 terms
-_PIECE = 1 << 15
-_SAMPLE = 1 << 16  # gains from which the place of the threshold is guessed
-_MARGIN = 0.02  # of all blocks, on either side of the guess: several deviations of it
+_WHITENED_FACTOR = 1 + 4e-13  # for whitened lengths, off by less than 1e-13 for 2^36 terms
+_BLOCK_PIECE = 1 << 15  # blocks worked on at a time, so that they stay in the cache
+_SAMPLED_GAINS = 1 << 16  # from which the place of the threshold is guessed; a miss costs a sort
+_GUESS_MARGIN = 0.02  # of all blocks, to either side: ten deviations of a sample's quantile
 
 
 def whitened_radius(outline: Outline, scales: Vector) -> float:
@@ -117,16 +117,16 @@ def unit_scales(
         scales, bound, threshold = level_worst(outline, costs)
     else:
         scales, bound, threshold = level_total(outline, product(outline.ranks, costs), p)
-    scales *= _FINE
-    radius = checked_radius(outline, scales, threshold / _FINE**2)
+    scales *= _WHITENED_FACTOR
+    radius = checked_radius(outline, scales, threshold / _WHITENED_FACTOR**2)
     if not radius <= 1 + 1e-9:
         raise UnsoundConfiguration(
             f"the scales leave a whitened length of {radius!r} where 1 is allowed; the bounds of "
             "the set are too far apart for floating point"
         )
     if radius > 1:
-        scales *= radius * _FINE
-        radius = checked_radius(outline, scales, threshold / (radius * _FINE**2) ** 2)
+        scales *= radius * _WHITENED_FACTOR
+        radius = checked_radius(outline, scales, threshold / (radius * _WHITENED_FACTOR**2) ** 2)
     return scales, bound, radius
 
 
@@ -216,7 +216,7 @@ def is_constant(vector: Vector) -> bool:
 
 
 def _pieces(size: int) -> Iterator[slice]:
-    return (slice(start, start + _PIECE) for start in range(0, size, _PIECE))
+    return (slice(start, start + _BLOCK_PIECE) for start in range(0, size, _BLOCK_PIECE))
 
 
 def _weighted_sum(values: Vector, weights: Vector) -> float:
@@ -289,7 +289,7 @@ def _threshold(radii: Vector, gains: Vector, room: float) -> float:
     """
     if is_constant(gains):
         return float(gains[0])
-    stride = -(-gains.size // _SAMPLE)
+    stride = -(-gains.size // _SAMPLED_GAINS)
     if stride == 1:
         return _sorted_threshold(np.square(radii), gains, room)
     low, high = _guess(radii[::stride], gains[::stride], room / stride)
@@ -310,7 +310,7 @@ def _guess(radii: Vector, gains: Vector, room: float) -> tuple[float, float]:
     """Return gains around the threshold of a sample."""
     order = np.argsort(-gains, kind="stable")
     full = int(np.searchsorted(np.cumsum(np.square(radii[order])), room))
-    margin = int(_MARGIN * gains.size)
+    margin = int(_GUESS_MARGIN * gains.size)
     first, last = max(full - margin, 0), min(full + margin, gains.size - 1)
     high = float(gains[order[first]]) if first else math.inf
     return float(gains[order[last]]), high

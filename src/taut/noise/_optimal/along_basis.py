@@ -22,9 +22,9 @@ from taut.noise._sets.sets import Outline
 
 __all__ = ["AlongBasis", "least_along_basis", "turns"]
 
-_STEPS = 200
-_CLOSE = 1e-6  # the gap at which mixtures stop moving
-_LEAST = 1e-9  # of an equal share: mixtures keep all coordinates, so that no axis is without cost
+_MIXTURE_STEPS = 200  # the best so far is kept, with its gap: fewer would be sound, only larger
+_MIXTURE_GAP = 1e-6  # relative, between noise and bound, at which mixtures stop moving
+_LEAST_SHARE = 1e-9  # of an equal share: mixtures keep all coordinates, so every axis has a cost
 _PROVEN = "least among noise that is independent along the axes of the basis"
 _OPEN = "noise along the axes of the basis; nothing is claimed about how small it could be"
 
@@ -93,9 +93,9 @@ def _searched(
     mixture = 1.0 / weights
     best: tuple[float, Vector, float] | None = None
     lower = 0.0
-    for _ in range(_STEPS):
+    for _ in range(_MIXTURE_STEPS):
         mixture = mixture / mixture.sum()
-        mixture = np.maximum(mixture, _LEAST / size)
+        mixture = np.maximum(mixture, _LEAST_SHARE / size)
         shares = mixture / mixture.sum()
         scales, bound, radius = _for_mixture(outline, squares, shares * weights)
         variances = squares @ scales**2
@@ -103,11 +103,11 @@ def _searched(
         if best is None or error < best[0]:
             best = (error, scales, radius)
         if not worst:  # the tangent of v^(p / 2); for p < 2 the sum only falls
-            sizes = np.maximum(variances / variances.max(), _LEAST)
+            sizes = np.maximum(variances / variances.max(), _LEAST_SHARE)
             mixture = sizes ** (p / 2 - 1)
             continue
         lower = max(lower, bound * outline.exact)
-        if best[0] <= lower * (1 + _CLOSE):
+        if best[0] <= lower * (1 + _MIXTURE_GAP):
             break
         mixture = shares * weights * variances
     assert best is not None

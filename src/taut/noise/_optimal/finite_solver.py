@@ -16,12 +16,12 @@ from taut._base.arrays import Matrix, Vector
 
 __all__ = ["Solution", "largest_quadratic", "least_trace", "least_worst", "span_of", "step_within"]
 
-_RANK = 1e-12
-_WARM = 10  # multiplicative steps before the first Newton step
-_NEWTON_SIZE = 30_000_000  # numbers in the table of a Newton step: 240 MB
-_NEWTON = 60
-_FLOOR = 1e-300
-_SQUARING = 1e-9  # ratio of the smallest and the largest size below which digits are missed
+_RANK_ERROR = 1e-12  # of the largest size: a decomposition errs by some 1e-15, times the dimension
+_FIRST_STEPS = 10  # multiplicative, before Newton's method: near enough for it to converge
+_NEWTON_ENTRIES = 30_000_000  # numbers in the table of a Newton step: 240 MB
+_INTERIOR_STEPS = 60  # the target falls to a tenth in each; the gap is checked, not assumed
+_LEAST_SIZE = 1e-300  # stands for the size of a direction without weight; roots of it are floats
+_SQUARED_ERROR = 1e-9  # ratio of smallest to largest size below which products lose digits of it
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def span_of(vectors: Matrix) -> Matrix:
     What is left out is below 1e-12 of the longest direction, and a release has nothing of it.
     """
     _, sizes, right = np.linalg.svd(vectors, full_matrices=False)
-    rank = int(np.count_nonzero(sizes > _RANK * sizes[0]))
+    rank = int(np.count_nonzero(sizes > _RANK_ERROR * sizes[0]))
     basis: Matrix = np.ascontiguousarray(right[:rank].T)
     return basis
 
@@ -126,12 +126,12 @@ def least_worst(
 def _search(vectors: Matrix, tolerance: float, steps: int) -> tuple[Vector, int]:
     """Return weights whose gap is below the tolerance, or the best that were found."""
     weights = np.full(len(vectors), 1.0 / len(vectors))
-    newton = len(vectors) * vectors.shape[1] ** 2 <= _NEWTON_SIZE
+    newton = len(vectors) * vectors.shape[1] ** 2 <= _NEWTON_ENTRIES
     for step in range(1, steps + 1):
         gains, root = _gains(vectors, weights)
         if gains.max() / root - 1 < tolerance:
             return weights, step
-        if newton and step >= _WARM:
+        if newton and step >= _FIRST_STEPS:
             refined, taken = _interior_point(vectors, weights * root, tolerance)
             if _gap(vectors, refined) < tolerance:
                 return _normalised(refined), step + taken
@@ -154,11 +154,11 @@ def _gap(vectors: Matrix, weights: Vector) -> float:
 
 def _eigen(vectors: Matrix, weights: Vector) -> tuple[Vector, Matrix]:
     sizes, turn = np.linalg.eigh((vectors * weights[:, None]).T @ vectors)
-    if sizes[0] < _SQUARING * sizes[-1]:
+    if sizes[0] < _SQUARED_ERROR * sizes[-1]:
         # A product of matrices loses the small sizes; singular values keep twice the digits.
         _, roots, right = np.linalg.svd(vectors * np.sqrt(weights)[:, None], full_matrices=False)
         sizes, turn = np.square(roots[::-1]), np.ascontiguousarray(right[::-1].T)
-    return np.maximum(sizes, max(float(sizes[-1]) * 1e-30, _FLOOR)), turn
+    return np.maximum(sizes, max(float(sizes[-1]) * 1e-30, _LEAST_SIZE)), turn
 
 
 def _normalised(weights: Vector) -> Vector:
@@ -175,7 +175,7 @@ def _interior_point(vectors: Matrix, weights: Vector, tolerance: float) -> tuple
     before its curvature is followed.
     """
     slack = np.full(len(weights), 0.1)
-    for step in range(1, _NEWTON + 1):
+    for step in range(1, _INTERIOR_STEPS + 1):
         gains, bend = _gains_and_bend(vectors, weights)
         if _gap(vectors, weights) < tolerance:
             return weights, step
@@ -189,7 +189,7 @@ def _interior_point(vectors: Matrix, weights: Vector, tolerance: float) -> tuple
         slack_move = target / weights - slack - slack * move / weights
         weights = weights + step_within(weights, move) * move
         slack = slack + step_within(slack, slack_move) * slack_move
-    return weights, _NEWTON
+    return weights, _INTERIOR_STEPS
 
 
 def _gains_and_bend(vectors: Matrix, weights: Vector) -> tuple[Vector, Matrix]:

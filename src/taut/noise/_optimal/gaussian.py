@@ -19,7 +19,7 @@ from taut.noise._fitting.objectives import (
     weighed_outline,
 )
 from taut.noise._fitting.water_filling import (
-    ROOM,
+    PURE_FACTOR,
     largest_cost,
     product,
     total_cost,
@@ -136,7 +136,7 @@ def gaussian_with_scales(sensitivity: SensitivitySet, scales: ArrayLike) -> Gaus
     error = float(outline.ranks @ vector**2)
     statement = "scales as given; nothing is claimed about how small they could be"
     proof = Certificate(radius, error, 0.0, statement)
-    return _mechanism(sensitivity, outline, vector, 1 / (radius * ROOM), "given", proof)
+    return _mechanism(sensitivity, outline, vector, 1 / (radius * PURE_FACTOR), "given", proof)
 
 
 def _multiplier(epsilon: float | None, delta: float | None, multiplier: float | None) -> float:
@@ -294,10 +294,13 @@ def _from_axes(
     axes = fine_axes(axes)
     inside = fixed_point(sensitivity.vectors).times(in_chunks(axes)).doubles()
     unit = _longest(sensitivity, inside, np.sqrt(variances))
-    scales = np.sqrt(variances) * (z * unit * ROOM)
+    scales = np.sqrt(variances) * (z * unit * PURE_FACTOR)
     radius = _longest(sensitivity, inside, scales)
     proof = Certificate(
-        radius, value * (z * unit * ROOM) ** 2, bound * z**2, "solved numerically, proof by duality"
+        radius,
+        value * (z * unit * PURE_FACTOR) ** 2,
+        bound * z**2,
+        "solved numerically, proof by duality",
     )
     if not radius <= (1 / z) * (1 + 1e-15):
         raise UnsoundConfiguration(f"a whitened length of {radius!r} is above 1 / {z!r}")

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.errors import UnsoundConfiguration
-from taut.noise._fitting.water_filling import ROOM
+from taut.noise._fitting.water_filling import PURE_FACTOR
 from taut.noise._fixed_point import fine_axes, fixed_point, in_chunks
 from taut.noise._mechanisms.float_range import within_floats
 from taut.noise._mechanisms.gaussian import GaussianNoise
@@ -21,7 +21,7 @@ from taut.noise._sets.sets import SensitivitySet
 
 __all__ = ["gaussian_with_covariance"]
 
-_ROUNDING = 2.0**-53
+_UNIT_ROUNDOFF = 2.0**-53  # of one product or sum of doubles
 
 
 @within_floats
@@ -65,7 +65,7 @@ def gaussian_with_covariance(sensitivity: SensitivitySet, covariance: ArrayLike)
         f"covariance as given, its whitened length is {how}; nothing is claimed about less noise",
     )
     scales.setflags(write=False)
-    return GaussianNoise(sensitivity, "given", proof, 1 / (radius * ROOM), scales, axes)
+    return GaussianNoise(sensitivity, "given", proof, 1 / (radius * PURE_FACTOR), scales, axes)
 
 
 def _symmetric(covariance: ArrayLike, dimension: int) -> Matrix:
@@ -84,18 +84,18 @@ def _symmetric(covariance: ArrayLike, dimension: int) -> Matrix:
 def _whitened(sensitivity: SensitivitySet, axes: Matrix, scales: Vector) -> tuple[float, bool]:
     """Return the largest length of a member over the scales, and whether a member has it."""
     flattest = float(scales.min())
-    stretch = _stretch(axes) * ROOM
+    stretch = _stretch(axes) * PURE_FACTOR
     if isinstance(sensitivity, L2Ball):
         return sensitivity.radius / flattest * stretch, True
     if isinstance(sensitivity, L1Ball):
-        return sensitivity.radius * float(row_norms(axes / scales, 2.0).max()) * ROOM, True
+        return sensitivity.radius * float(row_norms(axes / scales, 2.0).max()) * PURE_FACTOR, True
     outside = (sensitivity.rounding + _skew(sensitivity)) * stretch / flattest
     if isinstance(sensitivity, FiniteSet | Polytope):
         inside = fixed_point(sensitivity.vectors).times(in_chunks(axes)).doubles()
-        return float(row_norms(inside / scales, 2.0).max()) * ROOM + outside, True
+        return float(row_norms(inside / scales, 2.0).max()) * PURE_FACTOR + outside, True
     whitened, reach = axes / scales, sensitivity.reach()
     # Every product is rounded, and every sum of as many: what that adds to the square of a length.
-    rounding = 4 * len(axes) * _ROUNDING * float(np.square(np.abs(whitened).T @ reach).sum())
+    rounding = 4 * len(axes) * _UNIT_ROUNDOFF * float(np.square(np.abs(whitened).T @ reach).sum())
     corner = math.sqrt(float(reach @ np.abs(whitened @ whitened.T) @ reach) + rounding)
     return min(corner, sensitivity.max_l2 / flattest) * stretch + outside, False
 
@@ -118,4 +118,4 @@ def _stretch(axes: Matrix) -> float:
     """
     size = len(axes)
     defect = float(np.linalg.norm(axes.T @ axes - np.eye(size)))
-    return math.sqrt(1 + defect + 2 * size * size * _ROUNDING)
+    return math.sqrt(1 + defect + 2 * size * size * _UNIT_ROUNDOFF)

@@ -22,7 +22,7 @@ from taut.noise._exact.grouped import grouped_release
 from taut.noise._exact.release import GridRelease
 from taut.noise._fitting.l1_outline import refuse_basis
 from taut.noise._fitting.objectives import coordinate_weights
-from taut.noise._fitting.water_filling import ROOM
+from taut.noise._fitting.water_filling import PURE_FACTOR
 from taut.noise._mechanisms.float_range import within_floats
 from taut.noise._mechanisms.mechanism import Certificate, NoiseMechanism
 from taut.noise._random.sources import RandomSource, default_generator
@@ -31,9 +31,9 @@ from taut.noise._sets.boxes import Box
 
 __all__ = ["GroupedNoise", "best_groups", "grouped_linf"]
 
-_SMALLEST = 1e-140
-_MOST = 2000  # places where a group may end, for the dynamic programme
-_FEW = 32  # groups whose losses are composed one by one
+_LEAST_PART = 1e-140  # of the largest part: smaller ones count as this, whose square is a float
+_MOST_PLACES = 2000  # where a group may end: the dynamic programme has their square of steps
+_MOST_COMPOSED = 32  # groups whose losses are composed one by one, in a moment
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +59,9 @@ class GroupedNoise(NoiseMechanism):
     def loss(self) -> PrivacyLoss:
         """The privacy loss of one release: every group is pure."""
         adjacency = self.sensitivity.adjacency
-        if len(self.groups) > _FEW:
-            return pure(self.certificate.radius * ROOM, adjacency=adjacency)
-        parts = (pure(float(budget) * ROOM, adjacency=adjacency) for budget in self.budgets)
+        if len(self.groups) > _MOST_COMPOSED:
+            return pure(self.certificate.radius * PURE_FACTOR, adjacency=adjacency)
+        parts = (pure(float(budget) * PURE_FACTOR, adjacency=adjacency) for budget in self.budgets)
         return sum(parts, zero(adjacency=adjacency))
 
     @property
@@ -140,13 +140,13 @@ def grouped_linf(
     # A part below 1e-140 of the largest counts as that much, where squares are within floats.
     roots = widths * np.sqrt(coordinate_weights(weights, widths.size))
     unit = float(roots.max())
-    values = np.where(widths > 0, np.maximum(roots / unit, _SMALLEST), 0.0) ** 2
+    values = np.where(widths > 0, np.maximum(roots / unit, _LEAST_PART), 0.0) ** 2
     groups, loads, exact = best_groups(values)
     shares = np.cbrt(loads)
-    budgets = shares * (target / math.fsum(shares) / ROOM**2)
+    budgets = shares * (target / math.fsum(shares) / PURE_FACTOR**2)
     budgets.setflags(write=False)
     radius = math.fsum(budgets)
-    if not radius * ROOM <= target:
+    if not radius * PURE_FACTOR <= target:
         raise UnsoundConfiguration(f"the budgets sum to {radius!r}, above epsilon={target!r}")
     slack = 2.0**-51 * values.size**2  # what rounding can hide in a comparison of partitions
     error = float((loads * (unit / budgets) ** 2).sum())
@@ -169,11 +169,11 @@ def best_groups(values: Vector) -> tuple[tuple[NDArray[np.int64], ...], Vector, 
     order = np.argsort(-values, kind="stable")[: int(np.count_nonzero(values))]
     # Sums from the small end: a group is never small beside what it is the difference of.
     rest = np.concatenate([np.cumsum(values[order][::-1])[::-1], [0.0]])
-    exact = order.size <= _MOST
+    exact = order.size <= _MOST_PLACES
     places = np.arange(order.size + 1)
     if not exact:
-        spread = np.linspace(_MOST // 2, order.size, _MOST // 2 + 1).astype(np.int64)
-        places = np.unique(np.concatenate([places[: _MOST // 2], spread]))
+        spread = np.linspace(_MOST_PLACES // 2, order.size, _MOST_PLACES // 2 + 1).astype(np.int64)
+        places = np.unique(np.concatenate([places[: _MOST_PLACES // 2], spread]))
     best, before = np.zeros(places.size), np.zeros(places.size, dtype=np.int64)
     for k in range(1, places.size):
         sizes = places[k] - places[:k]

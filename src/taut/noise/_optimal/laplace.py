@@ -20,7 +20,7 @@ from taut.noise._fitting.objectives import (
     weighed_outline,
 )
 from taut.noise._fitting.water_filling import (
-    ROOM,
+    PURE_FACTOR,
     largest_cost,
     level_l1,
     level_worst,
@@ -135,10 +135,10 @@ def optimal_laplace(
 
 
 def _pure(sensitivity: SensitivitySet, objective: str, shape: Shape, budget: float) -> LaplaceNoise:
-    scales = shape.pure * (ROOM / budget)
+    scales = shape.pure * (PURE_FACTOR / budget)
     radius = l1_radius(sensitivity, scales, budget)
     if not radius <= budget:
-        scales = scales * (radius / budget * ROOM)
+        scales = scales * (radius / budget * PURE_FACTOR)
         radius = l1_radius(sensitivity, scales, budget)
     if not radius <= budget:
         raise UnsoundConfiguration(

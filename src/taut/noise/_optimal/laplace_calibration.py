@@ -19,12 +19,14 @@ from taut.noise._sets.sets import SensitivitySet
 
 __all__ = ["calibrated", "one_coordinate_budget"]
 
-_BLENDS = np.linspace(0.0, 1.0, 7)
-_ORDERS = 1 + np.geomspace(1e-2, 1e4, 240)
-_ACCURACY = 1e-4  # relative, of the scales
-_FINE, _ROUGH = 1e-3, 1e-2  # of the bracket; with many releases its upper end is much closer
-_SMALL = 40
-_ROUNDS = 40
+_BLENDS = np.linspace(0.0, 1.0, 7)  # of two shapes, the best of which is taken; all are calibrated
+_RENYI_ORDERS = 1 + np.geomspace(1e-2, 1e4, 240)  # for a start alone; neighbours differ by 6%
+_SCALE_ACCURACY = 1e-4  # relative, of the scales, which end on the safe side
+# Relative gaps of epsilon. Upper ends are used, so any is sound; with many releases that end is
+# much closer to the truth.
+_FINE_BRACKET, _ROUGH_BRACKET = 1e-3, 1e-2
+_FEW_RATIOS = 40  # for which a fine bracket takes a moment
+_ROOT_STEPS = 40  # secants or halvings: the point within the budget is kept throughout
 
 
 def one_coordinate_budget(epsilon: float, delta: float) -> float:
@@ -72,7 +74,9 @@ def _certified(sensitivity: SensitivitySet, epsilon: float, delta: float, scales
 
 def _upper_epsilon(ratios: Vector, adjacency: str, delta: float) -> float:
     loss = loss_of_ratios(ratios, adjacency)
-    return loss.epsilon_bounds(delta, _FINE if ratios.size <= _SMALL else _ROUGH).upper
+    return loss.epsilon_bounds(
+        delta, _FINE_BRACKET if ratios.size <= _FEW_RATIOS else _ROUGH_BRACKET
+    ).upper
 
 
 def _blended(pure: Vector, many: Vector, blend: float) -> Vector:
@@ -109,11 +113,11 @@ def _root(excess: Callable[[float], float], low: float, high: float, under: floa
     and a halving if they lead out of the bracket.
     """
     slope = 1.0
-    for _ in range(_ROUNDS):
-        if under > -_ACCURACY or high - low < _ACCURACY / 4:
+    for _ in range(_ROOT_STEPS):
+        if under > -_SCALE_ACCURACY or high - low < _SCALE_ACCURACY / 4:
             break
         # A little to the safe side, where the answer has to be.
-        at = high + (under + _ACCURACY / 2) / slope
+        at = high + (under + _SCALE_ACCURACY / 2) / slope
         if not low < at < high:
             at = (low + high) / 2
         value = excess(at)
@@ -166,11 +170,13 @@ def _renyi_factor(ratios: Vector, epsilon: float, delta: float) -> float:
 
 
 def _renyi_epsilon(values: Vector, counts: Vector, delta: float) -> float:
-    a = _ORDERS[:, None]
+    a = _RENYI_ORDERS[:, None]
     # Divergence of a Laplace release: log of a/(2a-1) e^((a-1) v) + (a-1)/(2a-1) e^(-a v).
     cumulants = (a - 1) * values + np.log(
         a / (2 * a - 1) + (a - 1) / (2 * a - 1) * np.exp(-(2 * a - 1) * values)
     )
-    divergences = (cumulants @ counts) / (_ORDERS - 1)
-    slack = np.log1p(-1 / _ORDERS) - (math.log(delta) + np.log(_ORDERS)) / (_ORDERS - 1)
+    divergences = (cumulants @ counts) / (_RENYI_ORDERS - 1)
+    slack = np.log1p(-1 / _RENYI_ORDERS) - (math.log(delta) + np.log(_RENYI_ORDERS)) / (
+        _RENYI_ORDERS - 1
+    )
     return float(np.min(divergences + slack))

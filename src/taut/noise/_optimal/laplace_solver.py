@@ -15,10 +15,10 @@ from taut.noise._optimal.finite_solver import step_within
 
 __all__ = ["least_laplace"]
 
-_STEPS = 2000
-_WARM = 20
-_NEWTON = 80
-_NEWTON_SIZE = 3000  # vectors, whose square is the table of a Newton step
+_MULTIPLICATIVE_STEPS = 2000  # the best so far is kept with its bound, so any number is sound
+_STEPS_BEFORE_NEWTON = 20  # near enough for Newton's method to converge
+_NEWTON_STEPS = 80  # slack falls to a tenth in each; the gap is checked, not assumed
+_NEWTON_VECTORS = 3000  # whose square is the table of a Newton step: 72 MB
 
 
 def least_laplace(
@@ -36,13 +36,13 @@ def least_laplace(
     costs = load * lengths.max(axis=0) ** p
     weights = np.full(len(unit), 1 / len(unit))
     best = _proven(unit, costs, p, weights)
-    for step in range(_STEPS):
+    for step in range(_MULTIPLICATIVE_STEPS):
         if best[1] <= best[2] * (1 + tolerance):
             break
         gains = unit @ _inverses(unit, costs, p, weights)
         weights = weights * gains
         weights = np.maximum(weights / weights.sum(), 1e-18)
-        if step == _WARM and len(unit) <= _NEWTON_SIZE:
+        if step == _STEPS_BEFORE_NEWTON and len(unit) <= _NEWTON_VECTORS:
             best = min(best, _newton(unit, costs, p, weights, tolerance), key=lambda b: b[1] / b[2])
         best = min(best, _proven(unit, costs, p, weights), key=lambda b: b[1] / b[2])
     return best[0] * lengths.max(axis=0), best[1], best[2]
@@ -76,7 +76,7 @@ def _newton(
     y = y * float(y @ (unit @ _inverses(unit, costs, p, y))) ** (p + 1)
     slack = np.maximum(1 - unit @ _inverses(unit, costs, p, y), 0.1)
     best = _proven(unit, costs, p, y)
-    for _ in range(_NEWTON):
+    for _ in range(_NEWTON_STEPS):
         x, t = _inverses(unit, costs, p, y), y @ unit
         bend = (unit * (x / t / (p + 1))) @ unit.T
         target = 0.1 * float(y @ slack) / y.size

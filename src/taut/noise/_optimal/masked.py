@@ -18,10 +18,9 @@ from taut.noise._optimal.masked_curve import MaskedCurve
 __all__ = ["MaskedBlocks", "MaskedNoise", "optimal_masked_noise"]
 
 
-_MOST_BLOCKS = 64  # beyond, the proportions without masks are kept
-_ORDERS = 60  # how far the best order is looked for
-_TINY = 5e-324
-_ROUGH = 1e-3
+_MOST_BLOCKS = 64  # as many variables of a search; beyond, the proportions without masks are kept
+_ORDERS = 60  # steps by one, to the best order; every order is sound
+_LEAST_FLOAT = 5e-324  # stands for a divergence that underflows, whose logarithm is asked
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ class MaskedBlocks:
             """Return the point on the boundary, and how its shift depends on the coordinates."""
 
             def gap(shift: float) -> float:
-                return math.log(max(curve(t + shift)[0], _TINY)) - log_target
+                return math.log(max(curve(t + shift)[0], _LEAST_FLOAT)) - log_target
 
             # More noise costs less. Newton's method would leap to and fro over the order's
             # phase transition, so the root is bracketed.

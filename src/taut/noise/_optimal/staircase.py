@@ -17,7 +17,7 @@ from taut.noise._exact.release import GridRelease
 from taut.noise._exact.staircase import RoundedStaircase, draw_ball
 from taut.noise._fitting.l1_outline import l1_radius
 from taut.noise._fitting.objectives import checked_power, coordinate_weights
-from taut.noise._fitting.water_filling import ROOM
+from taut.noise._fitting.water_filling import PURE_FACTOR
 from taut.noise._mechanisms.float_range import within_floats
 from taut.noise._mechanisms.mechanism import Certificate, NoiseMechanism
 from taut.noise._optimal.laplace import laplace_shape
@@ -26,10 +26,10 @@ from taut.noise._sets.sets import SensitivitySet
 
 __all__ = ["StaircaseNoise", "radial_moment", "staircase"]
 
-_LEAST = 1e-3  # of epsilon: below, steps are so many that the density is that of Laplace noise
-_TAIL = 60.0  # sums for moments end where the density has fallen by exp(-60)
-_FINEST = 2.0**-16  # of a unit: the grid is made for noise of at least this size
-_GOLDEN = (math.sqrt(5) - 1) / 2
+_LEAST_EPSILON = 1e-3  # below, steps are so many that the density is that of Laplace noise
+_DENSITY_FALL = 60.0  # nats: sums for moments end where the density has fallen by exp(-60) = 9e-27
+_LEAST_NOISE = 2.0**-16  # of a unit: the grid is made for noise of at least this size
+_GOLDEN = (math.sqrt(5) - 1) / 2  # of a search by golden sections: shares that can be used again
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class StaircaseNoise(NoiseMechanism):
 
     @cached_property
     def _rounded(self) -> GridRelease:
-        sizes = np.maximum(self.coordinate_errors(1.0), _FINEST * self.scales)
+        sizes = np.maximum(self.coordinate_errors(1.0), _LEAST_NOISE * self.scales)
         return RoundedStaircase(sizes, self.scales, self.epsilon, self.gamma)
 
     def _hidden(self, vector: Vector) -> Vector:
@@ -136,9 +136,9 @@ def staircase(
         3.4251
     """
     target, p = validate.positive(epsilon=epsilon), checked_power("total", power)
-    if not _LEAST <= target <= 100:
+    if not _LEAST_EPSILON <= target <= 100:
         raise ValueError(
-            f"epsilon must lie between {_LEAST} and 100, got epsilon={epsilon!r}; "
+            f"epsilon must lie between {_LEAST_EPSILON} and 100, got epsilon={epsilon!r}; "
             "use optimal_laplace"
         )
     if sensitivity.dimension > 2:
@@ -146,7 +146,7 @@ def staircase(
             f"sensitivity must have one or two dimensions, got {sensitivity.dimension}; "
             "use grouped_linf or optimal_laplace"
         )
-    scales = laplace_shape(sensitivity, "total", weights, p).pure * ROOM
+    scales = laplace_shape(sensitivity, "total", weights, p).pure * PURE_FACTOR
     if not (scales > 0).all():
         raise ValueError("sensitivity must not have widths of zero; leave those coordinates out")
     radius = l1_radius(sensitivity, scales)
@@ -161,7 +161,7 @@ def staircase(
     proof = Certificate(
         radius * target,
         error,
-        error / ROOM**p if optimal else 0.0,
+        error / PURE_FACTOR**p if optimal else 0.0,
         "least among all noise with a pure promise" if optimal else "the best width of steps",
     )
     return StaircaseNoise(sensitivity, "total", proof, target, gamma, scales, p)
@@ -184,7 +184,7 @@ def _entry_moment(epsilon: float, gamma: float, n: int, p: float) -> float:
 
 def _balls(epsilon: float, gamma: float, n: int) -> tuple[Vector, Vector]:
     """Return the radii of the balls of which the noise is a mixture, and their relative weights."""
-    falls = np.arange(math.ceil(_TAIL / epsilon) + 2.0)
+    falls = np.arange(math.ceil(_DENSITY_FALL / epsilon) + 2.0)
     radii: Vector = falls + gamma
     return radii, radii**n * np.exp(-epsilon * falls)
 
