@@ -40,8 +40,8 @@ __all__ = ["NoiseOption", "Recommendation", "rank", "recommend"]
 
 _TOTAL = "Gaussian, least total"
 _MOST_WRITTEN = 1000  # coordinates, in data for JSON
-_AS_GOOD = 1.001
-_WORTH_SAYING = 1.05  # times less error, for which a reader should look at the records again
+_AS_GOOD_FACTOR = 1.001  # of the least error: what a pure promise may cost, and the words say 0.1 %
+_WORTH_SAYING_FACTOR = 1.05  # times less error, for which a reader should look at the records again
 _MOST_CALIBRATED = 500  # coordinates, for which it takes two seconds
 
 
@@ -284,7 +284,7 @@ def _calibrated_laplace(sensitivity: SensitivitySet, **arguments: Any) -> NoiseM
 
 def rank(options: list[NoiseOption]) -> None:
     """Sort by error; of those that are as good as the best, a pure promise comes first."""
-    limit = _AS_GOOD * min(option.error for option in options)
+    limit = _AS_GOOD_FACTOR * min(option.error for option in options)
     options.sort(key=lambda option: (option.error > limit, option.error))
     options.sort(key=lambda option: option.error > limit or not option.is_pure)
 
@@ -318,7 +318,7 @@ def _smaller(aim: _Aim, epsilon: float, delta: float, best: NoiseOption) -> Iter
         return
     other = recommend(smaller, epsilon, delta, **aim.arguments()).best
     gain = best.error / other.error
-    if gain < _WORTH_SAYING:
+    if gain < _WORTH_SAYING_FACTOR:
         return
     yield (
         f"If every record changes one of these {smaller.dimension} coordinates only, as in a "

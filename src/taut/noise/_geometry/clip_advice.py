@@ -16,7 +16,7 @@ from taut.noise._sets.projections import row_norms
 
 __all__ = ["ClipNormAdvice", "advise_clip_norm", "estimate_kappa"]
 
-_TAIL = 0.5  # the largest deviations, where the rate at which a tail falls is looked for
+_TAIL_PART = 0.5  # the largest deviations, where the rate at which a tail falls is looked for
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def estimate_kappa(vectors: ArrayLike, *, provenance: Provenance | str) -> float
         raise ValueError(f"vectors must be at least 4, to tell a tail from a mean, got {len(rows)}")
     mean = rows.mean(axis=0, dtype=np.float64)
     deviations = np.concatenate([row_norms(part - mean, 2.0) for part in portions(rows)])
-    ordered: Vector = np.sort(deviations)[::-1][: int(_TAIL * len(rows))]
+    ordered: Vector = np.sort(deviations)[::-1][: int(_TAIL_PART * len(rows))]
     shares = np.arange(1, ordered.size + 1) / len(rows)
     kappa = float(np.max(ordered / np.log(1 / shares)))
     if not kappa > 0:

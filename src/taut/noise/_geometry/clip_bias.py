@@ -17,7 +17,7 @@ from taut.noise._sets.projections import clip_l2, row_norms
 
 __all__ = ["ClipBias", "ClipBiasReport", "clipped_descent", "explore_clip_bias"]
 
-_MOST = 100_000  # rounds; a contraction by a tenth per round is usual
+_MOST_ROUNDS = 100_000  # of descent; a contraction by a tenth per round is usual, and then 300 do
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def clipped_descent(
         raise ValueError(
             f"start must be a point of {points.shape[1]} coordinates, got shape {place.shape}"
         )
-    for _ in range(_MOST):
+    for _ in range(_MOST_ROUNDS):
         gradients = place - points
         lengths = row_norms(gradients, 2.0)
         factors = np.minimum(1.0, bound / np.where(lengths > 0, lengths, 1.0))
@@ -187,8 +187,8 @@ def clipped_descent(
             return place
         place = place - total / factors.sum()
     raise ValueError(
-        f"norm={bound!r} is so small that descent had not ended after {_MOST} rounds; raise it, or "
-        "the tolerance"
+        f"norm={bound!r} is so small that descent had not ended after "
+        f"{_MOST_ROUNDS} rounds; raise it, or the tolerance"
     )
 
 

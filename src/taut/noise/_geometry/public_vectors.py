@@ -16,7 +16,7 @@ __all__ = ["Provenance", "Rows", "as_provenance", "portions", "public_rows"]
 
 Rows: TypeAlias = NDArray[np.floating[Any]]
 
-_PORTION = 1 << 23  # numbers that are brought to float64 at a time
+_CONVERTED_NUMBERS = 1 << 23  # brought to float64 at a time: 64 megabytes
 
 
 class Provenance(StrEnum):
@@ -67,6 +67,6 @@ def public_rows(vectors: ArrayLike, provenance: Provenance | str) -> Rows:
 
 def portions(rows: Rows) -> Iterator[Matrix]:
     """Yield a few rows at a time, in float64."""
-    height = max(1, _PORTION // rows.shape[1])
+    height = max(1, _CONVERTED_NUMBERS // rows.shape[1])
     for start in range(0, len(rows), height):
         yield rows[start : start + height].astype(np.float64, copy=False)

@@ -27,9 +27,10 @@ from taut.noise._sets.projections import row_norms
 
 __all__ = ["GeometryReport", "geometry_report"]
 
-_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_MOST = 512  # directions looked at, unless more are asked for
+# Of the directions, at which the report tells what is left: points of a curve for people.
+_SHOWN_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+_SHOWN_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # of norms, in the report: for people
+_MOST_DIRECTIONS = 512  # looked at, unless more are asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +218,11 @@ def geometry_report(
         raise ValueError("clip must be given where half of the vectors are zero")
     factors = np.minimum(1.0, radius / np.where(norms > 0, norms, 1.0))
     learnt, held = (_scaled(rows[start::2], factors[start::2]) for start in (0, 1))
-    known = min(len(learnt) // 2, rows.shape[1] - 1, _MOST) if directions is None else directions
+    known = (
+        min(len(learnt) // 2, rows.shape[1] - 1, _MOST_DIRECTIONS)
+        if directions is None
+        else directions
+    )
     spaces = public_subspaces(
         learnt, [max(known, 1)], provenance=provenance, iterations=iterations, seed=seed
     )
@@ -301,7 +306,7 @@ def _assembled(
         radius,
         count,
         spaces,
-        np.array(_SHARES),
+        np.array(_SHOWN_SHARES),
         shares,
         left.mean(axis=0),
         projected.mean(axis=0),
@@ -332,7 +337,7 @@ def _tails(squares: Matrix) -> Matrix:
     width = squares.shape[1]
     left = np.zeros((len(squares), width + 1))
     left[:, :-1] = np.cumsum(squares[:, ::-1], axis=1)[:, ::-1]
-    return np.sqrt(left[:, [math.ceil(share * width) for share in _SHARES]])
+    return np.sqrt(left[:, [math.ceil(share * width) for share in _SHOWN_SHARES]])
 
 
 def _variation(rows: Rows) -> Vector:
@@ -348,8 +353,8 @@ def _quantiles(values: Vector) -> dict[str, float | None]:
     """Return quantiles by name; those at infinity are None."""
     if not values.size:
         return {}
-    found = np.quantile(values, _QUANTILES, method="lower").tolist()
-    names = [f"{level:g}" for level in _QUANTILES]
+    found = np.quantile(values, _SHOWN_QUANTILES, method="lower").tolist()
+    names = [f"{level:g}" for level in _SHOWN_QUANTILES]
     return {
         name: value if math.isfinite(value) else None
         for name, value in zip(names, found, strict=True)

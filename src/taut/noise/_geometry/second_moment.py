@@ -26,8 +26,8 @@ from taut.noise._sets.sets import Source, orthonormal
 
 __all__ = ["PrivateSecondMoment", "private_second_moment"]
 
-_LARGEST = 1e34
-_MOST = 4096  # coordinates: a symmetric matrix has half their square of numbers
+_LARGEST_CLIP = 1e34  # and one over it the least: squares of it, as norms, are within `float_range`
+_MOST_COORDINATES = 4096  # a symmetric matrix has half their square of numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,16 +135,16 @@ def private_second_moment(
         True
     """
     radius = validate.positive(clip=clip)
-    if not 1 / _LARGEST <= radius <= _LARGEST:
+    if not 1 / _LARGEST_CLIP <= radius <= _LARGEST_CLIP:
         raise ValueError(
-            f"clip must lie between {1 / _LARGEST:g} and {_LARGEST:g}, got clip={clip!r}; count in "
-            "other units, as products of entries are released"
+            f"clip must lie between {1 / _LARGEST_CLIP:g} and {_LARGEST_CLIP:g}, "
+            f"got clip={clip!r}; count in other units, as products of entries are released"
         )
     relation = as_adjacency(adjacency)
-    if np.ndim(rows) != 2 or not 0 < np.shape(rows)[1] <= _MOST:
+    if np.ndim(rows) != 2 or not 0 < np.shape(rows)[1] <= _MOST_COORDINATES:
         raise ValueError(
-            f"rows must be a table with 1 to {_MOST} columns, got shape {np.shape(rows)}; "
-            "take subspaces of public vectors in more dimensions"
+            f"rows must be a table with 1 to {_MOST_COORDINATES} columns, got shape "
+            f"{np.shape(rows)}; take subspaces of public vectors in more dimensions"
         )
     dimension = int(np.shape(rows)[1])
     ball = L2Ball(dimension, radius, source=Source.CLIPPED)

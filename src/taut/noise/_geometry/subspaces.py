@@ -18,10 +18,10 @@ from taut.noise._sets.sets import orthonormal
 
 __all__ = ["Subspaces", "public_subspaces"]
 
-_SPARE = 8  # directions beyond a block, which show where its spectrum goes on
-_FLAT = 1.05  # below this ratio of singular values a boundary is arbitrary
-_SQUARED = 1e-7  # relative to the largest: smaller singular values drown when they are squared
-_WIDTH = 4096  # coordinates that are brought to float64 at a time
+_SPARE_DIRECTIONS = 8  # beyond a block, which show where its spectrum goes on
+_FLAT_RATIO = 1.05  # of singular values, below which a boundary is arbitrary
+_SQUARED_SINGULAR = 1e-7  # of the largest: smaller singular values drown when they are squared
+_CONVERTED_COLUMNS = 4096  # coordinates that are brought to float64 at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +180,7 @@ def _iterated(
     dimension = rows.shape[1]
     basis, values, following = np.empty((dimension, 0)), np.empty(0), np.empty(0)
     for rank in ranks:
-        width = min(rank + _SPARE, len(rows), dimension - basis.shape[1])
+        width = min(rank + _SPARE_DIRECTIONS, len(rows), dimension - basis.shape[1])
         start = random.standard_normal((len(rows), width))
         found, sizes = _leading(rows, start, basis, steps)
         largest = float(values[0] if values.size else sizes.max(initial=0.0))
@@ -202,7 +202,7 @@ def _from_gram(rows: Rows, ranks: tuple[int, ...]) -> tuple[Matrix, Vector, Vect
     squares, vectors = np.linalg.eigh(products)
     sizes = np.sqrt(np.maximum(squares[::-1], 0.0))
     # Squares of singular values are known to a few units of the largest.
-    known = max(_resolution(rows), _SQUARED)
+    known = max(_resolution(rows), _SQUARED_SINGULAR)
     sizes = sizes[sizes > known * sizes[0]]
     if sizes.size < total:
         raise _deficient(sizes.size, ranks)
@@ -230,7 +230,7 @@ def flat_boundaries(values: Vector, ranks: tuple[int, ...]) -> tuple[str, ...]:
         f"singular values {edge} and {edge + 1} differ by a factor of "
         f"{values[edge - 1] / values[edge]:.3f} only: the boundary between them is arbitrary"
         for edge in np.cumsum(ranks).tolist()
-        if edge < values.size and values[edge - 1] < _FLAT * values[edge]
+        if edge < values.size and values[edge - 1] < _FLAT_RATIO * values[edge]
     )
 
 
@@ -278,7 +278,7 @@ def _combined(rows: Rows, weights: Matrix) -> Matrix:
 
 def _slices(rows: Rows) -> list[slice]:
     """Cut the coordinates, unless the rows can be multiplied as they are."""
-    width = rows.shape[1] if rows.dtype == np.float64 else _WIDTH
+    width = rows.shape[1] if rows.dtype == np.float64 else _CONVERTED_COLUMNS
     return [slice(start, start + width) for start in range(0, rows.shape[1], width)]
 
 

@@ -16,7 +16,7 @@ from taut.noise._sets.sets import SensitivitySet
 
 __all__ = ["check_size", "within_floats"]
 
-_LEAST, _MOST = 1e-70, 1e70  # their fourth powers, times any usual noise, are floats
+_LEAST_NORM, _LARGEST_NORM = 1e-70, 1e70  # their fourth powers, times any usual noise, are floats
 
 _Given = ParamSpec("_Given")
 _Noise = TypeVar("_Noise", bound=NoiseMechanism)
@@ -35,9 +35,9 @@ def check_size(sensitivity: object) -> None:
         )
     with np.errstate(all="ignore"):
         longest = sensitivity.max_l2
-    if not _LEAST <= longest <= _MOST:
+    if not _LEAST_NORM <= longest <= _LARGEST_NORM:
         raise ValueError(
-            f"sensitivity must have an l2 norm between {_LEAST:g} and {_MOST:g}, got "
+            f"sensitivity must have an l2 norm between {_LEAST_NORM:g} and {_LARGEST_NORM:g}, got "
             f"{longest:.3g}; count in other units, and scale the release back"
         )
 

@@ -20,15 +20,15 @@ from taut._base import validate
 from taut._base.arrays import Vector, real_numbers
 from taut.accounting import Adjacency, PrivacyLoss, discrete_gaussian, from_rdp
 from taut.accounting._adjacency import as_adjacency
+from taut.noise._exact.grid_values import MOST_STEPS
 from taut.noise._random.discrete import discrete_gaussian_noise
 from taut.noise._random.sources import RandomSource
 
 __all__ = ["GridGaussian", "grid_gaussian", "largest_squared_steps"]
 
 
-_MOST_STEPS = 2.0**52  # of a value: multiples of the grid and their halves are exact below
 _EXACT_SCALE = 10_000  # grid steps of sigma up to which an exact pair is quickly asked
-_EXACT_INTEGERS = 2**53
+_EXACT_INTEGERS = 2**53  # up to here every integer is a double
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class GridGaussian:
         validate.positive(sensitivity=self.sensitivity)
         validate.positive_integer(dimension=self.dimension)
         _check_grid(self.grid)
-        if not self.grid / 2 <= validate.positive(bound=self.bound) <= self.grid * _MOST_STEPS:
+        if not self.grid / 2 <= validate.positive(bound=self.bound) <= self.grid * MOST_STEPS:
             raise ValueError(
                 f"bound must lie between half a grid step and 2^52 steps of {self.grid!r}, got "
                 f"bound={self.bound!r}; choose another grid"
@@ -185,7 +185,7 @@ def grid_gaussian(
     sensitivity = validate.positive(sensitivity=sensitivity)
     dimension = validate.positive_integer(dimension=dimension)
     step = _default_grid(sigma, sensitivity, dimension) if grid is None else _check_grid(grid)
-    reach = step * _MOST_STEPS if bound is None else validate.positive(bound=bound)
+    reach = step * MOST_STEPS if bound is None else validate.positive(bound=bound)
     relation = as_adjacency(adjacency)
     return GridGaussian(
         sigma, sensitivity, dimension, step, reach, bool(on_grid), relation, generator

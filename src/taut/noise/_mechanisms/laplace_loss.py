@@ -24,13 +24,14 @@ from taut.noise._sets.finite import FiniteSet, Polytope
 from taut.noise._sets.products import Product, parts_of
 from taut.noise._sets.sets import SensitivitySet
 
-__all__ = ["ROUNDING", "loss_of_ratios", "worst_ratios"]
+__all__ = ["RATIO_FACTOR", "loss_of_ratios", "worst_ratios"]
 
-ROUNDING = 1 + 2e-12
-"""Covers the rounding of clipped rows, of sums of ratios, and of the checks themselves."""
-_MOST = 32  # distinct ratios that an accountant composes in a moment
-_GROUPS = 4
-_EQUAL = 1e-13
+RATIO_FACTOR = 1 + 2e-12
+"""Covers 1e-12 that the check of a sum allows, and as much for clipped rows and sums of ratios."""
+
+_MOST_RATIOS = 32  # distinct ones, that an accountant composes in a moment
+_RATIO_GROUPS = 4  # in which ratios are spread; two values each stay far below `_MOST_RATIOS`
+_EQUAL_ERROR = 1e-13  # relative: ratios that are closer count as the larger, which is sound
 
 Places: TypeAlias = NDArray[np.int64]
 
@@ -71,9 +72,9 @@ def loss_of_ratios(ratios: Vector, adjacency: str) -> PrivacyLoss:
     Equal ratios are counted. If there are too many different ones, they are spread within groups,
     which keeps their sum, and so the pure promise, and enlarges the loss a little in between.
     """
-    values, counts = _counted(ratios * ROUNDING)
-    if values.size > _MOST:
-        values, counts = _spread(ratios * ROUNDING)
+    values, counts = _counted(ratios * RATIO_FACTOR)
+    if values.size > _MOST_RATIOS:
+        values, counts = _spread(ratios * RATIO_FACTOR)
     loss = zero(adjacency=adjacency)
     for value, count in zip(values, counts, strict=True):
         loss = loss + int(count) * laplace(1.0, float(value), adjacency=adjacency)
@@ -94,7 +95,7 @@ def _below(ratios: Vector, total: float) -> Vector:
     result = np.where(np.arange(ratios.size) < full, ratios, 0.0)
     if full < ratios.size:
         rest = total - (float(sums[full - 1]) if full else 0.0)
-        result[full] = rest if rest > 1e-14 * total else 0.0  # ROUNDING covers what is dropped
+        result[full] = rest if rest > 1e-14 * total else 0.0  # RATIO_FACTOR covers what is dropped
     return result
 
 
@@ -139,7 +140,7 @@ def _counted(ratios: Vector) -> tuple[Vector, Vector]:
     """Return different ratios and their counts; those equal up to rounding take the largest."""
     kept = ratios[ratios > 1e-15 * ratios[0]]
     rest = float(ratios[kept.size :].sum())
-    starts = np.flatnonzero(np.concatenate([[True], kept[1:] < kept[:-1] * (1 - _EQUAL)]))
+    starts = np.flatnonzero(np.concatenate([[True], kept[1:] < kept[:-1] * (1 - _EQUAL_ERROR)]))
     counts = np.diff(np.append(starts, kept.size)).astype(np.float64)
     values = kept[starts].copy()
     if rest > 0:  # one release of the sum majorises many that are hardly there
@@ -160,12 +161,12 @@ def _at_ends(group: Vector) -> list[tuple[float, int]]:
     """Return two values with counts that have the sum of the group and reach beyond it."""
     n, total = group.size, math.fsum(group)
     high, low = float(group[0]), float(group[-1])
-    if high <= low * (1 + _EQUAL):
+    if high <= low * (1 + _EQUAL_ERROR):
         return [(high, n)]
     above = min(math.ceil((total - n * low) / (high - low)), n - 1)
     rest = (total - above * high) / (n - above)
     if rest >= 0:
-        return [(high, above), (rest * ROUNDING, n - above)]
+        return [(high, above), (rest * RATIO_FACTOR, n - above)]
     full = int(total / high)
     return [(high, full), (max(total - full * high, 0.0) + 1e-15 * total, 1)]
 
@@ -183,7 +184,7 @@ def _group_ends(ratios: Vector) -> list[int]:
         return added
 
     ends = [0, ratios.size]
-    for _ in range(_GROUPS - 1):
+    for _ in range(_RATIO_GROUPS - 1):
         best = (0.0, -1)
         for a, b in itertools.pairwise(ends):
             inner = np.unique(np.linspace(a + 1, b - 1, min(b - a - 1, 400)).astype(np.int64))

@@ -37,7 +37,7 @@ __all__ = [
     "rounding_in_basis",
 ]
 
-_ROUNDING = 1e-12
+_GAUGE_ERROR = 1e-12  # relative, of a norm: how far a row that was just clipped may seem outside
 SMALLEST_IN_BASIS = 1e-12
 """Relative to the longest vector: what is narrower is lost in a change of basis."""
 _DEFECT = {"d": 1e-6, "f": 1e-4}  # how far a basis may be from orthonormal, by its precision
@@ -168,7 +168,7 @@ class SensitivitySet(ABC):
             result._set("contributions", self.contributions.named(result.columns or ()))
         return result
 
-    def contains(self, vector: ArrayLike, tolerance: float = _ROUNDING) -> bool:
+    def contains(self, vector: ArrayLike, tolerance: float = _GAUGE_ERROR) -> bool:
         """Say whether a vector lies in the set, scaled by 1 + tolerance."""
         (row,) = as_table(np.atleast_1d(real_numbers(vector, "vector")), self.dimension, "raise")
         with np.errstate(all="ignore"):
