@@ -14,9 +14,10 @@ __all__ = ["DOWN", "RELATIVE_ERROR", "UP"]
 RELATIVE_ERROR = 8 * float(np.finfo(np.float64).eps)
 """Bound on the relative error of one evaluation of a special function and one subtraction.
 
-NumPy and SciPy state at most 4 units in the last place for the functions used here (exp, log,
-expm1, log1p, ndtr, log_ndtr, erfcx, gammaln); each further operation adds half of one, so eight
-leave room for several. Sums of many terms multiply it by their number or their total size.
+exp, log, expm1, log1p, erfcx and gammaln of NumPy and SciPy are within 4 units in the last place;
+each further operation adds half of one, so eight leave room for several. Normal tails are off by
+more, the further out the more: `accounting._pairs.gaussian.tail_error` says by how much. Sums of
+many terms multiply the error by their number, or by their total size.
 """
 
 UP = 1 + RELATIVE_ERROR

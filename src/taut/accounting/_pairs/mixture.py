@@ -23,6 +23,7 @@ from taut.accounting._pairs.gaussian import (
     NORMAL_STEP,
     mills_ratio,
     normal_density,
+    tail_error,
 )
 from taut.accounting._pairs.pair import Cells, Pair, Quadrature, gauss_rule
 
@@ -275,7 +276,11 @@ class MixturePair(Pair):
         cost_far, cost_near = (_raised(losses, part, w_q) for part in q)
         mass = np.maximum(near - far, 0.0)
         doubt = 1 + np.maximum(losses, 0.0)  # a product beyond the floats is taken in logarithms
-        error = RELATIVE_ERROR * (mass + near + far + doubt * (cost_near + cost_far))
+        off = [
+            np.maximum(*(tail_error(part, self._c[-1]).max(axis=1) for part in ends))
+            for ends in (p, q)
+        ]
+        error = off[0] * (mass + near + far) + off[1] * doubt * (cost_near + cost_far)
         return mass, np.maximum(q_near - q_far, 0.0), mass - (cost_near - cost_far), error
 
 
