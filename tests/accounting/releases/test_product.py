@@ -14,6 +14,7 @@ from oracles.engines import OpaqueGaussian, check_delta
 
 import taut
 from taut.accounting._pairs.blurred import SmoothPair
+from taut.accounting._pairs.exponential import laplace_pair
 from taut.accounting._pairs.finite import FinitePair, binary_pair
 from taut.accounting._pairs.gaussian import GaussianPair
 from taut.accounting._releases.product import product_pair
@@ -339,3 +340,10 @@ def test_sampling_of_batches_is_refused(sample):
 
     with pytest.raises(taut.errors.UnsoundConfiguration, match="fixed_size"):
         sample(batch)
+
+
+def test_many_copies_lose_no_mass_to_rounding():
+    # Every convolution rounds; a pair whose masses sum to less than one dominates nothing.
+    pair = product_pair([(laplace_pair(0.1), 100_000)])
+    total = math.fsum(np.exp(np.array(pair.log_masses)).tolist()) + pair.mass_inf
+    assert 1 <= total < 1 + 1e-6

@@ -1,10 +1,9 @@
 """Several releases from one sample, seen as one release: its pair is the product of theirs.
 
 Amplification acts on the whole product, so the product is needed as a pair in its own right. It is
-enclosed by two pairs on a lattice: one that dominates it (every loss split between the ends
-of its cell), and one that post-processing makes of what
-is reached (outcomes merged node by node). Masses are
-non-negative and are convolved term by term, so tails keep their relative accuracy at any depth.
+enclosed by two pairs on a lattice: one that dominates it (every loss split between the ends of its
+cell), and one that post-processing makes of what is reached (outcomes merged node by node). Masses
+are non-negative and are convolved term by term, so tails keep their relative accuracy at any depth.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taut._base.arrays import Vector
+from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._engines.saddle_point import Cumulants
 from taut.accounting._pairs.blurred import SmoothPair
 from taut.accounting._pairs.discretisation import Lattice, Placement, discretise, place
@@ -30,7 +30,8 @@ _PRODUCT_TAIL = 1e-80  # mass cut from every loss, and counted as infinite: belo
 _NODES_PER_DEVIATION = 96
 _MOST_PRODUCT_NODES = 2**14  # of the sum: convolved term by term, they take seconds
 _LEAST_BAR = 1e-250  # P- or Q-mass of an outcome that is kept for lower bounds; ratios stay floats
-_PRODUCT_ERROR = 1e-12  # relative, of a mass after all convolutions
+_MASS_ERROR = 8 * RELATIVE_ERROR  # relative, of a mass of one copy: some evaluations and their sum
+_SUM_ROUNDINGS = 16  # units, beyond one for each term: to add cut ends pairwise, and for logarithms
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,16 @@ def product_pair(terms: Sequence[tuple[Pair, int]]) -> EnclosedPair:
 
 @dataclass(frozen=True)
 class _Masses:
-    """Non-negative masses at consecutive lattice indices, and what was cut off above."""
+    """Non-negative masses at consecutive lattice indices, and what was cut off above.
+
+    ``error`` bounds the relative rounding error of every mass. A sum of n terms, none negative, is
+    off by n units in the last place at most, beyond what its factors are off by; so copies add up.
+    """
 
     first: int
     values: Vector
     lost: float = 0.0
+    error: float = _MASS_ERROR
 
 
 def _placements(terms: Sequence[tuple[Pair, int]]) -> list[Placement]:
@@ -156,16 +162,17 @@ def _sum(left: _Masses, right: _Masses) -> _Masses:
     last = max(last, first + 1)
     kept = values[first:last].copy()
     kept[0] += values[:first].sum()
-    return _Masses(
-        left.first + right.first + first, kept, left.lost + right.lost + float(values[last:].sum())
-    )
+    lost = left.lost + right.lost + float(values[last:].sum())
+    units = min(left.values.size, right.values.size) + _SUM_ROUNDINGS
+    error = left.error + right.error + units * float(np.finfo(np.float64).eps)
+    return _Masses(left.first + right.first + first, kept, lost, error)
 
 
 def _merged_pair(mass: _Masses, q_mass: _Masses, infinite: float, infinite_q: float) -> SmoothPair:
     """Return the pair of merged outcomes; P-mass is rounded down, and Q keeps its total."""
     first = max(mass.first, q_mass.first)
     last = min(mass.first + mass.values.size, q_mass.first + q_mass.values.size)
-    p = mass.values[first - mass.first : last - mass.first] * (1 - _PRODUCT_ERROR)
+    p = mass.values[first - mass.first : last - mass.first] * (1 - mass.error)
     q = q_mass.values[first - q_mass.first : last - q_mass.first]
     keep = (p > _LEAST_BAR) & (q > _LEAST_BAR)
     return SmoothPair(
@@ -179,12 +186,12 @@ def _merged_pair(mass: _Masses, q_mass: _Masses, infinite: float, infinite_q: fl
 def _dominating_pair(losses: Vector, mass: _Masses, infinite: float, inside: Pair) -> EnclosedPair:
     """Return the pair of the raised losses; masses are rounded up, and Q is filled up to one."""
     keep = mass.values > 0
-    log_masses = np.log(mass.values[keep]) + _PRODUCT_ERROR
+    log_masses = np.log(mass.values[keep]) + mass.error
     absent = 1 - float(np.exp(log_masses - losses[keep]).sum())
     return EnclosedPair(
         tuple(losses[keep].tolist()),
         tuple(log_masses.tolist()),
         infinite + mass.lost,
-        max(absent, 0.0) + _PRODUCT_ERROR,
+        max(absent, 0.0) + mass.error,
         inside=inside,
     )
