@@ -1,6 +1,7 @@
 """Cells far out in normal tails: the stated error covers what 50 digits say."""
 
 import itertools
+import math
 
 import mpmath as mp
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from taut.accounting._adjacency import Half
 from taut.accounting._pairs.gaussian import GaussianPair, VariancePair
 from taut.accounting._pairs.mixture import MixturePair
+from taut.accounting._pairs.pair import CUMULANT_ERROR
 
 DIGITS = 50
 FARTHEST = 36.0  # deviations: beyond, masses are below 1e-290 and leave the floats
@@ -97,3 +99,12 @@ def test_profile_of_nearly_equal_variances_holds_below_zero(sigma_q, epsilon):
         truth = mp.erf(x / mp.sqrt(2)) - mp.exp(e) * mp.erf(x / (sq * mp.sqrt(2)))
     found = float(pair.profile(np.array([epsilon]))[0])
     assert found == pytest.approx(float(truth), rel=pair.profile_error)
+
+
+@pytest.mark.parametrize("sigma_q", [2.0, 30.0, 300.0, 3000.0])
+def test_quadrature_resolves_the_narrower_of_two_variances(sigma_q):
+    pair = VariancePair(1.0, sigma_q)
+    losses, log_weights = pair.quadrature(0.0)
+    mean = float((np.exp(log_weights) * losses).sum())
+    divergence = math.log(sigma_q) + (sigma_q**-2 - 1) / 2
+    assert mean == pytest.approx(divergence, rel=CUMULANT_ERROR)

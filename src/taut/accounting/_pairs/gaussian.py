@@ -45,7 +45,9 @@ _NARROW_SPREAD = 0.03
 _LEAST_TAIL = 1e-290  # smaller tails are near the end of the floats and have lost digits
 _BULK_REACH = 3.0  # deviations; further out tails are as small as cells, and their difference does
 _CELL_NODES, _CELL_WEIGHTS = gauss_rule(6)  # for narrow cells: see `_NARROW_SPREAD`
-_RADIUS_NODES = 4097  # over the reach: steps of a 105th of the larger deviation
+# Over the reach of the larger deviation; more, where they would be further apart than this share of
+# the smaller one, at which the trapezoid rule errs by exp(-2 pi^2 / 0.4^2) = 3e-54.
+_RADIUS_NODES, _RADIUS_STEP = 4097, 0.4
 # Around the peak of a loss its fall is integrated: 24 nodes of Gauss's rule are exact for degree
 # 47, and err by less than 1e-16 for a normal density up to `_PEAK_REACH` deviations.
 _PEAK_NODES, _PEAK_WEIGHTS = gauss_rule(24)
@@ -236,7 +238,9 @@ class VariancePair(Pair):
 
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return trapezoid nodes in x over the wider of the two distributions."""
-        x = np.linspace(0.0, NORMAL_REACH * max(self.sigma_p, self.sigma_q), _RADIUS_NODES)
+        narrow, wide = sorted((self.sigma_p, self.sigma_q))
+        needed = min(NORMAL_REACH * wide / (_RADIUS_STEP * narrow), MOST_NORMAL_NODES)
+        x = np.linspace(0.0, NORMAL_REACH * wide, max(_RADIUS_NODES, math.ceil(needed)))
         step = x[1] - x[0]
         log_weights = -0.5 * (x / self.sigma_p) ** 2 + math.log(
             2 * step / (self.sigma_p * math.sqrt(2 * math.pi))
