@@ -12,7 +12,7 @@ from taut._base import validate
 from taut.accounting._adjacency import Adjacency
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.noise import gaussian
-from taut.accounting._releases.release import Primitive
+from taut.accounting._releases.release import Release
 
 __all__ = ["GaussianRun", "Sampler", "as_sampler", "samplers_of"]
 
@@ -185,7 +185,7 @@ def samplers_of(loss: PrivacyLoss) -> tuple[Sampler, ...]:
     return tuple(sampler for sampler in Sampler if sampler in found)
 
 
-def _drawn(release: Primitive) -> Iterator[Sampler]:
+def _drawn(release: Release) -> Iterator[Sampler]:
     """Yield the samplers of a release and of those inside of it."""
     if release.draws_batches:
         yield Sampler.FIXED_SIZE
@@ -194,5 +194,5 @@ def _drawn(release: Primitive) -> Iterator[Sampler]:
     for field in fields(release):
         value = getattr(release, field.name)
         for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, Primitive):
+            if isinstance(part, Release):
                 yield from _drawn(part)

@@ -33,12 +33,12 @@ __all__ = [
 Integers: TypeAlias = NDArray[np.int64]
 Doubles: TypeAlias = NDArray[np.float64]
 
-_LIMB = 20  # bits
-_HALF = 1 << (_LIMB - 1)
+_LIMB_BITS = 20  # so that 2^12 products of two limbs sum exactly in doubles
+_HALF_LIMB = 1 << (_LIMB_BITS - 1)  # where limbs with a sign are carried
 _CHUNK = 1 << 12  # products of two limbs that sum to at most 2^52
 _SHORT_CHUNK = 1 << 11  # the same for sums of three such products
-_STEP = 2.0**-_LIMB
-_PORTION = 1 << 20  # entries that are split at a time
+_LIMB_STEP = 2.0**-_LIMB_BITS  # what one limb is worth in the one before
+_SPLIT_PORTION = 1 << 20  # entries that are split at a time
 _AXIS_BITS = 60  # of an entry of an axis, three limbs: as fine as doubles above 2^-7
 _LARGEST = 960  # binary exponent of a row: its coefficients are floats in any dimension below 2^60
 _PLAIN_EXPONENT = 900  # up to which powers of two multiply without leaving the normal doubles
@@ -80,10 +80,10 @@ class FixedPoint:
     def plus(self, other: FixedPoint) -> FixedPoint:
         """Return the exact sum."""
         low = min(self.exponent, other.exponent)
-        high = max(one.exponent + _LIMB * len(one.limbs) for one in (self, other))
-        sums = np.zeros(((high - low) // _LIMB, *self.limbs.shape[1:]), dtype=np.int64)
+        high = max(one.exponent + _LIMB_BITS * len(one.limbs) for one in (self, other))
+        sums = np.zeros(((high - low) // _LIMB_BITS, *self.limbs.shape[1:]), dtype=np.int64)
         for one in (self, other):
-            first = (one.exponent - low) // _LIMB
+            first = (one.exponent - low) // _LIMB_BITS
             sums[first : first + len(one.limbs)] += one.limbs.astype(np.int64)
         return _carried(sums, low)
 
@@ -100,28 +100,28 @@ class FixedPoint:
         result: Doubles = np.zeros(self.limbs.shape[1:])
         with np.errstate(over="ignore", under="ignore"):
             for order, limb in enumerate(self.limbs):
-                result = result + _shifted(limb, self.exponent + _LIMB * order)
+                result = result + _shifted(limb, self.exponent + _LIMB_BITS * order)
         return result
 
     def integers(self) -> list[int]:
         """Return the entries of a vector as Python integers, in units of 2^exponent."""
         total = np.zeros(self.limbs.shape[1], dtype=object)
         for limb in self.limbs[::-1]:
-            total = total * (1 << _LIMB) + limb.astype(np.int64).astype(object)
+            total = total * (1 << _LIMB_BITS) + limb.astype(np.int64).astype(object)
         return [int(entry) for entry in total]
 
     def fraction(self, i: int) -> Fraction:
         """Return one entry of a vector as the rational number that it is."""
         total = 0
         for limb in self.limbs[::-1, i]:
-            total = (total << _LIMB) + int(limb)
+            total = (total << _LIMB_BITS) + int(limb)
         return Fraction(total) * Fraction(2) ** self.exponent
 
 
 def fixed_point(array: Doubles) -> FixedPoint:
     """Return finite doubles of any size, exactly."""
     left = np.array(array, dtype=np.float64)
-    exponent = _LIMB * ((int(np.frexp(np.abs(left).max(initial=0.0))[1]) - 1) // _LIMB)
+    exponent = _LIMB_BITS * ((int(np.frexp(np.abs(left).max(initial=0.0))[1]) - 1) // _LIMB_BITS)
     limbs = []
     with np.errstate(under="ignore"):
         while True:
@@ -130,7 +130,7 @@ def fixed_point(array: Doubles) -> FixedPoint:
             limbs.append(limb)
             if not left.any():
                 return FixedPoint(np.array(limbs[::-1]), exponent)
-            exponent -= _LIMB
+            exponent -= _LIMB_BITS
 
 
 def in_chunks(matrix: Matrix) -> Iterator[FixedPoint]:
@@ -167,7 +167,7 @@ def second_moments(rows: Matrix) -> FixedPoint:
         high, low, _ = _three_limbs(rows[start : start + _CHUNK].astype(np.float64))
         mixed = (high.T @ low).astype(np.int64)
         sums = [(low.T @ low).astype(np.int64), mixed + mixed.T, (high.T @ high).astype(np.int64)]
-        total = total.plus(_carried(np.array(sums), -4 * _LIMB))
+        total = total.plus(_carried(np.array(sums), -4 * _LIMB_BITS))
     return total
 
 
@@ -179,7 +179,7 @@ def coefficients(rows: Matrix, axes: Matrix) -> Matrix:
     underflow; beyond the range of floats it is infinite, see `moderate`.
     """
     result = np.empty((len(rows), axes.shape[1]))
-    height = max(1, _PORTION // max(axes.shape))
+    height = max(1, _SPLIT_PORTION // max(axes.shape))
     for start in range(0, len(rows), height):
         portion = rows[start : start + height]
         sizes = np.frexp(np.abs(portion).max(axis=1, initial=0.0))[1][:, None]
@@ -204,15 +204,15 @@ def _unit_products(rows: Matrix, axes: Matrix) -> Matrix:
             left = np.concatenate(ours[: order + 1], axis=1)
             total += left @ np.concatenate(theirs[order::-1], axis=0)
     first, second, third = orders
-    result: Matrix = first + _STEP * (second + _STEP * third)
-    return result * _STEP**2
+    result: Matrix = first + _LIMB_STEP * (second + _LIMB_STEP * third)
+    return result * _LIMB_STEP**2
 
 
 def _three_limbs(entries: Matrix) -> list[Matrix]:
     """Return the first 60 bits of numbers in [-1, 1], in limbs."""
     limbs, left = [], entries
     for _ in range(3):
-        left = left * 2.0**_LIMB
+        left = left * 2.0**_LIMB_BITS
         limb = np.trunc(left)
         left = left - limb
         limbs.append(limb)
@@ -248,8 +248,8 @@ def _carried(sums: Integers, exponent: int) -> FixedPoint:
     carry = np.zeros_like(sums[0])
     for whole in [*sums, carry, carry, carry]:
         moved = whole + carry
-        carry = (moved + _HALF) >> _LIMB
-        limbs.append(moved - (carry << _LIMB))
+        carry = (moved + _HALF_LIMB) >> _LIMB_BITS
+        limbs.append(moved - (carry << _LIMB_BITS))
     return _trimmed(np.array(limbs, dtype=np.float64), exponent)
 
 
@@ -259,10 +259,10 @@ def _trimmed(limbs: Doubles, exponent: int) -> FixedPoint:
     if not used.size:
         return FixedPoint(limbs[:1], exponent)
     first, last = int(used[0]), int(used[-1])
-    return FixedPoint(limbs[first : last + 1], exponent + _LIMB * first)
+    return FixedPoint(limbs[first : last + 1], exponent + _LIMB_BITS * first)
 
 
 def _portions(rows: Matrix) -> Iterator[Matrix]:
-    height = max(1, _PORTION // max(rows.shape[1], 1))
+    height = max(1, _SPLIT_PORTION // max(rows.shape[1], 1))
     for start in range(0, len(rows), height):
         yield rows[start : start + height].astype(np.float64)
