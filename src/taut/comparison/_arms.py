@@ -113,7 +113,10 @@ class Group(Arm):
     name = "group"
 
     def plan(self, settings: Settings, sizes: Mapping[str, int], public: Rows | None) -> Plan:
-        return settings.plan(GroupClip(settings.norm))
+        clipping = GroupClip(settings.norm)
+        if not any(clipping.groups(list(sizes))):
+            raise ArmSkipped("the model is one group, which is clipped as plain clips it")
+        return settings.plan(clipping)
 
 
 @dataclass(frozen=True)

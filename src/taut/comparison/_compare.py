@@ -79,13 +79,12 @@ def compare(
         >>> settings = Settings(
         ...     examples=400, batch_size=100, gradients=1_000, epsilon=3, delta=1e-3
         ... )
-        >>> found = compare(task, settings, arms=["plain", "group"], seeds=2)
+        >>> found = compare(task, settings, arms=["plain", "normalised"], seeds=3)
         >>> [row.verdict for row in found.results], found.best.arm
         (['reference', 'undecided'], 'plain')
     """
     task.check_examples(settings.examples)
     kinds, places = arms_of(arms), _seeds(seeds)
-    rates, fixed = _learning_rates(learning_rates, kinds)
     tuning = len(places)
     if tuning_seeds is not None:
         tuning = min(validate.positive_integer(tuning_seeds=tuning_seeds), tuning)
@@ -97,6 +96,7 @@ def compare(
         (arm, rate, seed)
         for seed in places[:tuning]
         for arm in bench.arms
+    rates, fixed = _learning_rates(learning_rates, bench.arms)
         for rate in (rates or (fixed[arm.label],))
     ]
     with RunFile(directory, identity) as file:
