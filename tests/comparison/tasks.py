@@ -44,4 +44,5 @@ def run(arm, accuracy, seed=0, learning_rate=0.5, loss=1.0, choice=None):
         steps=5,
         noise_multiplier=1.0,
         seconds=0.1,
+        cpu_seconds=0.2,
     )

@@ -29,18 +29,18 @@ def trained(monkeypatch):
     counter = SimpleNamespace(keys=[], stop_after=None)
     train = _compare._Bench._train
 
-    def counting(self, arm, learning_rate, seed, advance):
+    def counting(self, arm, learning_rate, seed, bar):
         if counter.stop_after is not None and len(counter.keys) >= counter.stop_after:
             raise KeyboardInterrupt
         counter.keys.append((arm.label, learning_rate, seed))
-        return train(self, arm, learning_rate, seed, advance)
+        return train(self, arm, learning_rate, seed, bar)
 
     monkeypatch.setattr(_compare._Bench, "_train", counting)
     return counter
 
 
 def without_times(found):
-    return [{**run, "seconds": 0} for run in found.to_dict()["runs"]]
+    return [{**run, "seconds": 0, "cpu_seconds": 0} for run in found.to_dict()["runs"]]
 
 
 def test_every_arm_gets_every_learning_rate_and_seed(trained):

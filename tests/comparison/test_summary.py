@@ -104,6 +104,7 @@ def test_best_of_several_better_arms():
 
 
 def test_plain_is_recommended_where_differences_may_be_chance():
+    assert "A run takes 1.0 times the CPU time of plain." in found.recommendation
     found = comparison({"plain": [0.5, 0.7, 0.9], "group": [0.6, 0.72, 0.91]})
     assert found.best.arm == "plain"
     assert found.recommendation.startswith("No arm beats plain beyond the 95% intervals")

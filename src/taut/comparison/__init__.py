@@ -1,4 +1,4 @@
-"""Methods side by side, at equal privacy and equal compute: predict, train, recommend."""
+"""Methods side by side, at equal privacy and equally many gradients: predict, train, recommend."""
 
 from taut.comparison._arms import Arm, ArmSkipped, Group, Hybrid, Mix, Normalised, Plain, Twice
 from taut.comparison._compare import compare

@@ -1,11 +1,11 @@
-"""Train every arm: the same seeds, the same learning rates, the same compute."""
+"""Train every arm: the same seeds, one rule for learning rates, equally many gradients."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from taut._base import validate
@@ -39,7 +39,7 @@ def compare(
 
     Args:
         task: model, data and optimizer.
-        settings: promise and compute, equal for all.
+        settings: promise and number of gradients, equal for all.
         arms: names or arms; all of this package by default. Those that cannot take part are left
             out with a reason.
         seeds: how many, or which. One seed decides first weights, batches and noise, the same for
@@ -54,10 +54,11 @@ def compare(
             runs.csv and comparison.json are written.
         progress: show the course of it, if standard error is a terminal.
 
-    **Guarantee**: equal privacy and compute: every run's plan promises the epsilon and delta of the
-    settings, and takes its steps at its rate. About the data themselves **nothing** is promised:
-    noise is seeded, and choosing by results is not covered by any run's epsilon. Compare on public
-    data or on data like yours; `Comparison.loss` is what all runs would have cost.
+    **Guarantee**: equal privacy, and equally many gradients: every run's plan promises the epsilon
+    and delta of the settings, and takes its steps at its rate. What arms do with gradients costs
+    time beside that, see `Run.cpu_seconds`. About the data themselves **nothing** is
+    promised: noise is seeded, and choosing by results is not covered by any run's epsilon. Compare
+    on public data or on data like yours; `Comparison.loss` is what all runs would have cost.
 
     Raises:
         ValueError: for arguments that make no sense.
@@ -148,7 +149,7 @@ class _Bench:
         if known is not None:
             bar.advance(known.steps)
             return known
-        run = self._train(arm, learning_rate, seed, bar.advance)
+        run = self._train(arm, learning_rate, seed, bar)
         file.add(run)
         return run
 
@@ -159,12 +160,10 @@ class _Bench:
             self._last = (arm.label, seed, plan)
         return self._last[2]
 
-    def _train(
-        self, arm: Arm, learning_rate: float, seed: int, advance: Callable[[int], None]
-    ) -> Run:
+    def _train(self, arm: Arm, learning_rate: float, seed: int, bar: Progress) -> Run:
         task, plan = self._task, self._plan(arm, seed)
         make = arm.optimizer(task.optimizer)
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.process_time()
         with seeded(seed):
             trainer = PrivateTrainer(
                 task.new_model(seed),
@@ -172,12 +171,12 @@ class _Bench:
                 plan,
                 optimizer=lambda parameters: make(parameters, learning_rate),
                 generator=SeededForExperiments(seed=seed),
-                callbacks=[_Steps(advance)],
+                callbacks=[_Steps(bar)] if bar.is_shown else [],
                 progress=False,
                 **task.trainer,
             )
             result = trainer.fit(task.train)
-            seconds = time.perf_counter() - began
+            seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
             judged = trainer.evaluate(task.test)
             choice = judged if task.validation is None else trainer.evaluate(task.validation)
         return Run(
@@ -198,11 +197,11 @@ class _Bench:
 class _Steps(Callback):
     """Moves the bar."""
 
-    def __init__(self, advance: Callable[[int], None]) -> None:
-        self._advance = advance
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
 
     def on_step_end(self, trainer: PrivateTrainer, event: object) -> None:
-        self._advance(1)
+        self._bar.advance(1)
 
 
 def _finite_loss(found: Evaluation) -> float | None:
@@ -215,6 +214,7 @@ def _seeds(given: int | Sequence[int]) -> tuple[int, ...]:
     found = tuple(validate.integer(seeds=seed) for seed in given)
     if not found or len(set(found)) < len(found):
         raise ValueError(f"seeds must be different numbers, at least one, got seeds={given!r}")
+            cpu_seconds,
     return found
 
 

@@ -61,7 +61,7 @@ class ArmPrediction:
 
 @dataclass(frozen=True)
 class Prediction:
-    """All arms at equal privacy and equal compute, by their noise alone.
+    """All arms at equal privacy and equally many gradients, by their noise alone.
 
     Attributes:
         settings: what is equal.

@@ -33,6 +33,17 @@ class Progress:
             self._bar.stop()
 
     def begin(self, text: str) -> None:
+    @property
+    def is_shown(self) -> bool:
+        """Whether anybody sees it; what runs tell would be computed for nobody."""
+        return self._bar is not None
+
+    def add(self, steps: int) -> None:
+        """Count further steps that will be taken."""
+        self._steps += steps
+        if self._bar is not None:
+            self._bar.update(self._task, total=self._steps)
+
         """Say which run comes next."""
         if self._bar is not None:
             self._bar.update(self._task, text=text)

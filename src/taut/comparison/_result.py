@@ -32,7 +32,7 @@ EXPERIMENT = (
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Arms at equal privacy and equal compute, trained and judged.
+    """Arms at equal privacy and equally many gradients, trained and judged.
 
     Attributes:
         prediction: their plans, and those that could not take part.
@@ -102,7 +102,8 @@ class Comparison:
 
     def _advice(self) -> list[str]:
         best, level = self.best, f"{100 * self.confidence:g}%"
-        reference = next(row.arm for row in self.results if row.verdict == "reference")
+        base = next(row for row in self.results if row.verdict == "reference")
+        reference = base.arm
         said = []
         if len(self.seeds) < 2:
             said.append("One seed says nothing about chance: repeat with more seeds.")
@@ -114,7 +115,8 @@ class Comparison:
         elif best.difference is not None:
             said.append(
                 f"Take {best.arm}: its {self.metric} differs from that of {reference} by "
-                f"{_between(best.difference)}, at {level} for all arms together."
+                f"{_between(best.difference)}, at {level} for all arms together. A run takes "
+                f"{best.cpu_seconds / base.cpu_seconds:.1f} times the CPU time of {reference}."
             )
         worse = [row.arm for row in self.results if row.verdict == "worse"]
         if worse:
@@ -134,7 +136,8 @@ class Comparison:
 
     def table(self) -> str:
         """Return one line per arm, as a Markdown table."""
-        titles = ["arm", self.metric, "difference", "verdict", "learning rate", "noise", "s/run"]
+        titles = ["arm", self.metric, "difference", "verdict"]
+        titles += ["learning rate", "noise", "CPU s/run"]
         noise = {row.arm: row.noise_std for row in self.prediction.arms}
         rows = [
             [
@@ -144,7 +147,7 @@ class Comparison:
                 row.verdict,
                 f"{row.learning_rate:g}",
                 f"{noise[row.arm]:.4g}",
-                f"{row.seconds:.1f}",
+                f"{row.cpu_seconds:.1f}",
             ]
             for row in self.results
         ]

@@ -14,7 +14,7 @@ from taut.errors import UnsoundConfiguration
 
 __all__ = ["Run", "RunFile"]
 
-SCHEMA = "taut.comparison/1"
+SCHEMA = "taut.comparison/2"
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Run:
         epsilon: certified, of this run alone.
         steps: updates.
         noise_multiplier: of its plan.
-        seconds: that training took.
+        seconds: that training took, by the clock.
+        cpu_seconds: of processors that training took, on all threads of this process.
     """
 
     arm: str
@@ -46,6 +47,7 @@ class Run:
     steps: int
     noise_multiplier: float
     seconds: float
+    cpu_seconds: float
 
     @property
     def key(self) -> tuple[str, float, int]:

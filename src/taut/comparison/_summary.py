@@ -28,7 +28,8 @@ class ArmResult:
         difference: the mean difference to the reference on equal seeds, with an interval that
             holds for all arms at once; None for the reference.
         verdict: whether the difference is beyond its interval.
-        seconds: that a run took on average.
+        seconds: that a run took on average, by the clock.
+        cpu_seconds: of processors that a run took on average.
     """
 
     arm: str
@@ -38,6 +39,7 @@ class ArmResult:
     difference: Interval | None
     verdict: Literal["reference", "better", "worse", "undecided"]
     seconds: float
+    cpu_seconds: float
 
     def to_dict(self) -> dict[str, Any]:
         """Return numbers for JSON."""
@@ -49,6 +51,7 @@ class ArmResult:
             "difference": None if self.difference is None else self.difference.to_dict(),
             "verdict": self.verdict,
             "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
         }
 
 
@@ -103,6 +106,7 @@ def summarise(
                 mean_interval(values, confidence),
                 difference,
                 _verdict(difference, metric),
+                sum(run.cpu_seconds for run in runs) / len(runs),
                 sum(run.seconds for run in runs) / len(runs),
             )
         )
