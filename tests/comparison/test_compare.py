@@ -1,6 +1,7 @@
 """Comparisons that train: resumed, extended, refused."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from comparison.tasks import SETTINGS, data, model, task
+from comparison.tasks import SETTINGS, data, model, run, task
 from torch import nn
 from torch.utils.data import Subset
 
@@ -112,6 +113,71 @@ def test_few_seeds_may_choose_the_learning_rate(trained):
     assert found.results[0].value.count == 3
 
 
+def curve(monkeypatch, best):
+    """Make accuracies fall with the distance to each arm's best learning rate, untrained."""
+
+    def judged(_, arm, learning_rate, seed, __):
+        distance = abs(math.log2(learning_rate / best[arm.label]))
+        return run(arm.label, 1 - distance / 100, seed, learning_rate)
+
+    monkeypatch.setattr(_compare._Bench, "_train", judged)
+
+
+def test_every_arm_extends_its_learning_rates_until_the_best_is_inside(monkeypatch):
+    curve(monkeypatch, {"plain": 1.0, "group": 8.0})
+    found = compare(task(), SETTINGS, arms=ARMS, seeds=2, learning_rates=[1.0], extend=6)
+    assert found.tried == {"plain": (0.5, 1.0, 2.0), "group": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)}
+    assert found.chosen == {"plain": 1.0, "group": 8.0}
+    assert not any(row.is_at_edge for row in found.results)
+    assert "edge" not in found.recommendation
+    assert found.to_dict()["tried"]["plain"] == [0.5, 1.0, 2.0]
+    wanted = {("group", rate, seed) for rate in found.tried["group"] for seed in (0, 1)}
+    assert {run.key for run in found.runs if run.arm == "group"} == wanted
+
+
+def test_extensions_end_and_the_edge_is_said(monkeypatch):
+    curve(monkeypatch, {"plain": 1.0, "group": 0.01})
+    found = compare(task(), SETTINGS, arms=ARMS, seeds=1, learning_rates=[1.0, 2.0], extend=2)
+    assert found.tried == {"plain": (0.5, 1.0, 2.0), "group": (0.25, 0.5, 1.0, 2.0)}
+    assert [row.is_at_edge for row in found.results] == [False, True]
+    assert "edge of those tried for group:" in found.recommendation
+
+
+@pytest.mark.parametrize("rates", [[0.5], [0.5, 1.0]])
+def test_edge_is_said_for_any_number_of_learning_rates(monkeypatch, rates):
+    curve(monkeypatch, {"plain": 1.0, "group": 4.0})
+    found = compare(task(), SETTINGS, arms=ARMS, seeds=1, learning_rates=rates)
+    assert all(row.is_at_edge for row in found.results)
+    assert "edge of those tried for plain, group:" in found.recommendation
+
+
+def test_extended_comparison_goes_on_where_it_stopped(monkeypatch, tmp_path):
+    curve(monkeypatch, {"plain": 1.0, "group": 8.0})
+    choices = {"arms": ARMS, "seeds": 2, "learning_rates": [1.0], "extend": 6}
+    first = compare(task(), SETTINGS, **choices, out_dir=tmp_path)
+    monkeypatch.setattr(_compare._Bench, "_train", None)
+    assert compare(task(), SETTINGS, **choices, out_dir=tmp_path).to_dict() == first.to_dict()
+
+
+def test_runs_record_processor_time(monkeypatch):
+    clock = iter([3.0, 8.5])
+    monkeypatch.setattr(_compare.time, "process_time", lambda: next(clock))
+    found = compare(task(), SETTINGS, arms=["plain"], seeds=1)
+    assert [run.cpu_seconds for run in found.runs] == [5.5]
+    assert found.results[0].cpu_seconds == 5.5
+    header, _, line = found.table().splitlines()
+    assert header.endswith("| CPU s/run |")
+    assert line.endswith("|       5.5 |")
+    assert "cpu_seconds" in found.to_csv().splitlines()[0]
+
+
+def test_group_is_left_out_where_it_is_plain(trained):
+    linear = task(model=lambda: nn.Linear(5, 2))
+    found = compare(linear, SETTINGS, arms=ARMS, seeds=1, learning_rates={"plain": 0.5})
+    assert trained.keys == [("plain", 0.5, 0)]
+    assert "group was left out: the model is one group" in str(found)
+
+
 def test_learning_rates_that_were_chosen_before(trained):
     rates = {"plain": 0.3, "group": 0.7, "other": 1.0}
     found = compare(task(), SETTINGS, arms=ARMS, seeds=1, learning_rates=rates)
@@ -198,6 +264,8 @@ def test_torch_keeps_its_own_randomness():
         ({"learning_rates": [0.1, 0.1]}, "learning_rates"),
         ({"learning_rates": [-1.0]}, "learning_rates"),
         ({"tuning_seeds": 0}, "tuning_seeds"),
+        ({"extend": -1}, "extend"),
+        ({"extend": 1.5}, "extend"),
         ({"confidence": 1.0}, "confidence"),
         ({"arms": ["best"]}, "name must be one of"),
     ],

@@ -1,4 +1,4 @@
-"""Predictions: equal privacy, equal compute, and the noise that will be drawn."""
+"""Predictions: equal privacy, equally many gradients, and the noise that will be drawn."""
 
 import math
 

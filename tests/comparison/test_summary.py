@@ -17,9 +17,18 @@ from taut.comparison._summary import best_learning_rate
 PREDICTION = predict(SETTINGS, TASK_SIZES, arms=["plain", "group", "normalised"])
 
 
-def comparison(values, *, rates=(0.5,), chosen=None, confidence=0.95, tuned_on_test=True, **more):
+def comparison(
+    values,
+    *,
+    rates=(0.5,),
+    chosen=None,
+    confidence=0.95,
+    tuned_on_test=True,
+    **more,
+):
     """Return what was found if every arm had these accuracies, by seed."""
-    runs = [
+    tried = [run(arm, -1.0, -1, rate, **more) for arm in values for rate in rates]
+    runs = tried + [
         run(arm, value, seed, (chosen or {}).get(arm, 0.5), **more)
         for arm, row in values.items()
         for seed, value in enumerate(row)
@@ -95,16 +104,16 @@ def test_better_arm_is_recommended():
     assert [row.verdict for row in found.results] == ["reference", "better", "worse"]
     assert found.best.arm == "group"
     assert found.recommendation.startswith("Take group: its accuracy differs from that of plain by")
+    assert "A run takes 1.0 times the CPU time of plain." in found.recommendation
     assert "Worse than plain beyond the interval: normalised." in found.recommendation
 
 
 def test_best_of_several_better_arms():
-    rows = {"plain": [0.5, 0.7], "group": [0.6, 0.8], "normalised": [0.7, 0.9]}
+    rows = {"plain": [0.5, 0.7, 0.6], "group": [0.6, 0.8, 0.7], "normalised": [0.7, 0.9, 0.8]}
     assert comparison(rows).best.arm == "normalised"
 
 
 def test_plain_is_recommended_where_differences_may_be_chance():
-    assert "A run takes 1.0 times the CPU time of plain." in found.recommendation
     found = comparison({"plain": [0.5, 0.7, 0.9], "group": [0.6, 0.72, 0.91]})
     assert found.best.arm == "plain"
     assert found.recommendation.startswith("No arm beats plain beyond the 95% intervals")
@@ -159,7 +168,7 @@ def test_table_has_warning_and_csv_all_runs():
     text = str(found)
     assert "These are experiments" in text
     assert text.count("\n| ") == 5
-    assert len(found.to_csv().splitlines()) == 7
+    assert len(found.to_csv().splitlines()) == 1 + len(found.runs)
     data = found.to_dict()
     assert json.loads(json.dumps(data)) == data
     assert data["warning"] == found.experiment
@@ -168,6 +177,6 @@ def test_table_has_warning_and_csv_all_runs():
 def test_all_runs_together_cost_more():
     found = comparison({"plain": [0.5, 0.7], "group": [0.6, 0.7], "normalised": [0.5, 0.7]})
     (_, count), *rest = found.loss.terms
-    assert count == 6 * SETTINGS.steps
+    assert count == len(found.runs) * SETTINGS.steps
     assert not rest
     assert found.loss.epsilon(1e-3) > 3

@@ -2,7 +2,7 @@
 
 Each check takes exactly one keyword argument, whose name becomes part of the message::
 
-    sigma = _validate.positive(sigma=sigma)
+    sigma = validate.positive(sigma=sigma)
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from taut.comparison._prediction import Prediction, predict
 from taut.comparison._progress import Progress
 from taut.comparison._result import Comparison
 from taut.comparison._run_file import Run, RunFile
+from taut.comparison._search import beyond
 from taut.comparison._settings import Settings
 from taut.comparison._summary import best_learning_rate
 from taut.comparison._task import Task, seeded
@@ -30,6 +31,7 @@ def compare(
     arms: Sequence[str | Arm] | None = None,
     seeds: int | Sequence[int] = 5,
     learning_rates: Sequence[float] | Mapping[str, float] = (0.5,),
+    extend: int = 0,
     tuning_seeds: int | None = None,
     confidence: float = 0.95,
     out_dir: str | os.PathLike[str] | None = None,
@@ -46,6 +48,8 @@ def compare(
             all arms as far as they draw the same, so that differences are taken on equal seeds.
         learning_rates: that every arm is tuned over; the best mean counts. Or one for every arm, by
             label, such as the `chosen` of a comparison on other examples.
+        extend: how often an arm whose best learning rate is the smallest or largest of those it
+            tried may try another beyond, half or twice as large; by the same rule for every arm.
         tuning_seeds: choose by the first so many seeds, and train the others at the chosen
             learning rate only; all by default.
         confidence: of the intervals.
@@ -90,20 +94,23 @@ def compare(
     if tuning_seeds is not None:
         tuning = min(validate.positive_integer(tuning_seeds=tuning_seeds), tuning)
     validate.positive(confidence=validate.below_one(confidence=confidence))
+    validate.non_negative(extend=validate.integer(extend=extend))
     bench = _Bench(task, settings, kinds, places[0])
+    rates, fixed = _learning_rates(learning_rates, bench.arms)
     directory = None if out_dir is None else Path(out_dir)
     identity = {"settings": settings.to_dict(), "task": task.fingerprint()}
     first = [
         (arm, rate, seed)
         for seed in places[:tuning]
         for arm in bench.arms
-    rates, fixed = _learning_rates(learning_rates, bench.arms)
         for rate in (rates or (fixed[arm.label],))
     ]
     with RunFile(directory, identity) as file:
         later = len(bench.arms) * (len(places) - tuning)
         with Progress((len(first) + later) * settings.steps, wanted=progress) as bar:
             runs = [bench.run(*which, file, bar) for which in first]
+            for arm in bench.arms if rates else ():
+                runs += bench.extended(arm, runs, places[:tuning], extend, file, bar)
             chosen = {
                 arm.label: best_learning_rate([run for run in runs if run.arm == arm.label])
                 for arm in bench.arms
@@ -153,6 +160,24 @@ class _Bench:
         file.add(run)
         return run
 
+    def extended(
+        self,
+        arm: Arm,
+        runs: Sequence[Run],
+        seeds: Sequence[int],
+        extend: int,
+        file: RunFile,
+        bar: Progress,
+    ) -> list[Run]:
+        """Return further runs of an arm, beyond the learning rates of the others of its runs."""
+        mine = [run for run in runs if run.arm == arm.label]
+        given = len(mine)
+        for _ in range(extend):
+            rates = beyond(mine)
+            bar.add(len(rates) * len(seeds) * self._settings.steps)
+            mine += [self.run(arm, rate, seed, file, bar) for seed in seeds for rate in rates]
+        return mine[given:]
+
     def _plan(self, arm: Arm, seed: int) -> Plan:
         """Return the plan, which all learning rates share; runs come ordered by seed and arm."""
         if self._last is None or self._last[:2] != (arm.label, seed):
@@ -191,6 +216,7 @@ class _Bench:
             result.steps,
             plan.noise_multiplier,
             seconds,
+            cpu_seconds,
         )
 
 
@@ -214,7 +240,6 @@ def _seeds(given: int | Sequence[int]) -> tuple[int, ...]:
     found = tuple(validate.integer(seeds=seed) for seed in given)
     if not found or len(set(found)) < len(found):
         raise ValueError(f"seeds must be different numbers, at least one, got seeds={given!r}")
-            cpu_seconds,
     return found
 
 

@@ -20,6 +20,7 @@ class Progress:
         self._bar: Any = None
         if wanted and sys.stderr.isatty():
             self._bar = _bar()
+        self._steps = steps
         if self._bar is not None:
             self._task = self._bar.add_task("", total=steps, text="")
 
@@ -32,7 +33,6 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def begin(self, text: str) -> None:
     @property
     def is_shown(self) -> bool:
         """Whether anybody sees it; what runs tell would be computed for nobody."""
@@ -44,6 +44,7 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, total=self._steps)
 
+    def begin(self, text: str) -> None:
         """Say which run comes next."""
         if self._bar is not None:
             self._bar.update(self._task, text=text)

@@ -38,7 +38,7 @@ class Comparison:
         prediction: their plans, and those that could not take part.
         runs: all that were trained, learning rates that lost included.
         seeds: that every arm was trained with at its best learning rate.
-        learning_rates: that every arm could choose from; empty if they were chosen before.
+        learning_rates: that every arm began with; empty if they were chosen before.
         chosen: the learning rate that every arm chose, by label.
         confidence: of the intervals.
         tuned_on_test: whether the examples that judge chose the learning rates as well.
@@ -69,12 +69,20 @@ class Comparison:
         """What arms are judged by: accuracy, or the loss where targets are not classes."""
         return metric_of(self.runs)
 
+    @property
+    def tried(self) -> dict[str, tuple[float, ...]]:
+        """The learning rates that every arm chose from, by label; none if chosen before."""
+        found: dict[str, set[float]] = {arm: set() for arm in self.chosen}
+        for run in self.runs if self.learning_rates else ():
+            found[run.arm].add(run.learning_rate)
+        return {arm: tuple(sorted(rates)) for arm, rates in found.items()}
+
     @cached_property
     def results(self) -> tuple[ArmResult, ...]:
         """One per arm, in the order given."""
         found = {run.key: run for run in self.runs}
         rows = {arm: [found[arm, rate, s] for s in self.seeds] for arm, rate in self.chosen.items()}
-        return summarise(rows, self.learning_rates, self.metric, self.confidence)
+        return summarise(rows, self.tried, self.metric, self.confidence)
 
     @property
     def best(self) -> ArmResult:
@@ -125,9 +133,9 @@ class Comparison:
         if edge:
             said.append(
                 f"The best learning rate lies at the edge of those tried for {', '.join(edge)}: "
-                "try more before you believe the order."
+                "try more, or extend them, before you believe the order."
             )
-        if self.tuned_on_test and len(self.learning_rates) > 1:
+        if self.tuned_on_test and any(len(rates) > 1 for rates in self.tried.values()):
             said.append(
                 "Learning rates were chosen by the examples that judge, which flatters all arms; "
                 "give validation examples for means that hold for new ones."
@@ -185,6 +193,7 @@ class Comparison:
             "confidence": self.confidence,
             "seeds": list(self.seeds),
             "learning_rates": list(self.learning_rates),
+            "tried": {arm: list(rates) for arm, rates in self.tried.items()},
             "results": [row.to_dict() for row in self.results],
             "best": self.best.arm,
             "recommendation": self.recommendation,

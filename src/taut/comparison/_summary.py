@@ -22,8 +22,8 @@ class ArmResult:
     Attributes:
         arm: its label.
         learning_rate: the best of those tried.
-        is_at_edge: whether that is the smallest or largest of several, so that a better one may
-            lie outside.
+        is_at_edge: whether that is the smallest or largest of those tried, so that a better one
+            may lie outside; False if it was chosen before.
         value: the mean of the metric over seeds, with its interval.
         difference: the mean difference to the reference on equal seeds, with an interval that
             holds for all arms at once; None for the reference.
@@ -76,7 +76,7 @@ def best_learning_rate(runs: Sequence[Run]) -> float:
 
 def summarise(
     chosen: Mapping[str, Sequence[Run]],
-    learning_rates: Sequence[float],
+    tried: Mapping[str, Sequence[float]],
     metric: Metric,
     confidence: float,
 ) -> tuple[ArmResult, ...]:
@@ -84,7 +84,7 @@ def summarise(
 
     Args:
         chosen: the runs of every arm at its best learning rate, in the order of seeds.
-        learning_rates: all that were tried.
+        tried: the learning rates that every arm chose from; none if they were chosen before.
         metric: what is averaged.
         confidence: of the interval of every mean, and of all differences together, each of which
             has its share of what may go wrong (Bonferroni).
@@ -92,7 +92,6 @@ def summarise(
     reference = "plain" if "plain" in chosen else next(iter(chosen))
     others = max(len(chosen) - 1, 1)
     joint = 1 - (1 - confidence) / others
-    edges = {min(learning_rates), max(learning_rates)} if len(learning_rates) > 1 else set()
     base = [_value(run, metric) for run in chosen[reference]]
     results = []
     for arm, runs in chosen.items():
@@ -102,15 +101,19 @@ def summarise(
             ArmResult(
                 arm,
                 runs[0].learning_rate,
-                runs[0].learning_rate in edges,
+                runs[0].learning_rate in _ends(tried[arm]),
                 mean_interval(values, confidence),
                 difference,
                 _verdict(difference, metric),
-                sum(run.cpu_seconds for run in runs) / len(runs),
                 sum(run.seconds for run in runs) / len(runs),
+                sum(run.cpu_seconds for run in runs) / len(runs),
             )
         )
     return tuple(results)
+
+
+def _ends(numbers: Sequence[float]) -> set[float]:
+    return {min(numbers), max(numbers)} if numbers else set()
 
 
 def _difference(values: Sequence[float], base: Sequence[float], confidence: float) -> Interval:

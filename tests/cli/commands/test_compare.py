@@ -51,7 +51,7 @@ def test_prediction_names_what_is_left_out(run, written, arrays):
 def test_trains_writes_and_resumes(run, run_json, written, arrays, tmp_path):
     pytest.importorskip("matplotlib")
     line = (
-        f"compare {written(arrays)} {OPTIONS} --arms plain,group --seeds 2 "
+        f"compare {written(arrays)} {OPTIONS} --arms plain,group --seeds 3 "
         f"--learning-rates 0.1,1 --out {tmp_path / 'out'}"
     )
     first = run(line)
@@ -64,7 +64,7 @@ def test_trains_writes_and_resumes(run, run_json, written, arrays, tmp_path):
     before = (tmp_path / "out" / "runs.jsonl").read_bytes()
     answer = run_json(line)
     assert (tmp_path / "out" / "runs.jsonl").read_bytes() == before
-    assert len(answer["runs"]) == 8
+    assert len(answer["runs"]) == 12
     assert answer["best"] == "plain"
 
 
@@ -77,6 +77,12 @@ def test_options_may_come_from_a_file(run_json, written, arrays, tmp_path):
     answer = run_json(f"compare --config {config} --epsilon 2")
     assert [row["arm"] for row in answer["arms"]] == ["plain", "normalised"]
     assert answer["settings"]["epsilon"] == 2
+
+
+def test_learning_rates_extend(run_json, written, arrays):
+    line = f"compare {written(arrays)} {OPTIONS} --arms plain,group --seeds 2"
+    answer = run_json(f"{line} --learning-rates 0.1 --extend 3")
+    assert all(len(rates) >= 3 for rates in answer["tried"].values())
 
 
 def test_regression_and_public_inputs_without_labels(run_json, written, arrays):

@@ -1,4 +1,4 @@
-"""``taut compare``: methods side by side, at equal privacy and equal compute."""
+"""``taut compare``: methods side by side, at equal privacy and equally many gradients."""
 
 import json as json_format
 import sys
@@ -57,6 +57,9 @@ def compare(
     learning_rates: Annotated[
         str, typer.Option(help="That every arm is tuned over, separated by commas.")
     ] = "0.5",
+    extend: Annotated[
+        int, typer.Option(help="Learning rates an arm may add while its best lies at the edge.")
+    ] = 0,
     tuning_seeds: Annotated[
         int | None,
         typer.Option(help="How many seeds choose the learning rate.", show_default="all"),
@@ -78,14 +81,15 @@ def compare(
     allow_code: AllowCodeOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Train one model in several private ways, at equal privacy and equal compute.
+    """Train one model in several private ways, at equal privacy.
 
     First the noise of every arm is predicted, then every arm is trained with the same seeds and
-    learning rates; at the end stand a table with intervals and a recommendation. With --out it also
-    writes table.md, runs.csv, comparison.json and a picture. Runs are experiments: compare on
-    public data or on data like yours, never on those that you protect.
+    learning rates, on equally many gradients; at the end stand a table with intervals and CPU time,
+    and a recommendation. With --out it also writes table.md,
+    runs.csv, comparison.json and a picture. Runs are experiments: compare on public data or on data
+    like yours, never on those that you protect.
 
-    Example: taut compare demo --epsilon 2 --delta 1e-5 --gradients 5000 --batch-size 500 --seeds 2
+    Example: taut compare demo --epsilon 2 --delta 1e-5 --gradients 5000 --batch-size 500 --seeds 3
     """
     with mistakes_explained(), _torch_asked_for():
         from taut.cli._task_file import read_task
@@ -118,6 +122,7 @@ def compare(
                 arms=names,
                 seeds=seeds,
                 learning_rates=_numbers(learning_rates),
+                extend=extend,
                 tuning_seeds=tuning_seeds,
                 confidence=confidence,
                 out_dir=out,
