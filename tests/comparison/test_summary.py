@@ -24,6 +24,7 @@ def comparison(
     chosen=None,
     confidence=0.95,
     tuned_on_test=True,
+    examples=10**9,
     **more,
 ):
     """Return what was found if every arm had these accuracies, by seed."""
@@ -41,6 +42,7 @@ def comparison(
         chosen or dict.fromkeys(values, 0.5),
         confidence,
         tuned_on_test,
+        examples,
     )
 
 
@@ -133,7 +135,7 @@ def test_lower_losses_are_better():
         for seed in range(3)
     ]
     found = comparison({"plain": [1, 1, 1], "group": [1, 1, 1], "normalised": [1, 1, 1]})
-    found = Comparison(PREDICTION, tuple(runs), (0, 1, 2), (0.5,), found.chosen, 0.95, True)
+    found = Comparison(PREDICTION, tuple(runs), (0, 1, 2), (0.5,), found.chosen, 0.95, True, 100)
     assert found.metric == "loss"
     assert found.best.arm == "group"
     assert [row.verdict for row in found.results] == ["reference", "better", "worse"]
@@ -146,10 +148,62 @@ def test_losses_that_are_not_finite_decide_nothing():
     assert "Infinity" not in json.dumps(found.to_dict(), allow_nan=False)
 
 
-def test_one_seed_is_said_to_be_too_few():
-    found = comparison({"plain": [0.5], "group": [0.9]})
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_few_seeds_decide_nothing(seeds):
+    rows = {"plain": [0.5] * seeds, "group": [0.9] * seeds, "normalised": [0.1] * seeds}
+    found = comparison(rows)
+    assert [row.verdict for row in found.results] == ["reference", "undecided", "undecided"]
+    assert found.results[1].reason == f"a verdict takes 3 seeds, got {seeds}"
     assert found.best.arm == "plain"
-    assert "One seed says nothing" in found.recommendation
+    assert f"Undecided: a verdict takes 3 seeds at least, got {seeds}" in found.recommendation
+    assert "Worse" not in found.recommendation
+    assert "No arm beats" not in found.recommendation
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 8, 40])
+def test_one_test_example_decides_nothing(seeds):
+    rows = {"plain": [0.987] * seeds, "group": [0.986] * seeds}
+    row = comparison(rows, examples=1000).results[1]
+    assert row.verdict == "undecided"
+    assert row.difference.low <= -0.002
+    assert row.difference.high >= 0
+
+
+def test_seeds_that_agree_are_as_uncertain_as_counts_of_examples():
+    # 16 of 1000 examples in every one of 4 seeds: as if each count had a deviation of almost 4.
+    rows = {"plain": [0.5] * 4, "group": [0.516] * 4}
+    found = comparison(rows, examples=1000).results[1].difference
+    reach = stats.t.ppf(0.975, 3) * math.sqrt(0.016 * 0.984 / 1000) / 2
+    assert (found.low, found.high) == pytest.approx((0.016 - reach, 0.016 + reach))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=3, max_size=8),
+    st.floats(0.5, 0.999),
+)
+def test_floor_never_narrows_an_interval(counts, confidence):
+    rows = {"plain": [a / 50 for a, _ in counts], "group": [b / 50 for _, b in counts]}
+    floored = comparison(rows, confidence=confidence, examples=50).results[1].difference
+    differences = np.subtract(rows["group"], rows["plain"])
+    student = mean_interval(differences, confidence)
+    assert floored.high - floored.mean >= student.high - student.mean
+    assert floored.high - floored.mean >= 1 / 50
+
+
+def test_test_examples_that_disagree_by_chance_are_seldom_told_apart():
+    """Two models that are equally good: verdicts are as rare as promised, for small test sets."""
+    draw = np.random.default_rng(0)
+    wrong = 0
+    for _ in range(2000):
+        counts = draw.binomial(200, 0.99, size=(2, 3)) / 200
+        rows = {"plain": list(counts[0]), "group": list(counts[1])}
+        wrong += comparison(rows, examples=200).results[1].verdict != "undecided"
+    assert wrong <= 0.05 * 2000 + 3 * math.sqrt(2000 * 0.05 * 0.95)
+
+
+def test_interval_of_a_mean_reaches_one_example():
+    found = comparison({"plain": [0.9] * 3}, examples=50).results[0].value
+    assert (found.low, found.high) == pytest.approx((0.88, 0.92))
 
 
 def test_edge_of_learning_rates_is_named():

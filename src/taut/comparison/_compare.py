@@ -60,9 +60,10 @@ def compare(
 
     **Guarantee**: equal privacy, and equally many gradients: every run's plan promises the epsilon
     and delta of the settings, and takes its steps at its rate. What arms do with gradients costs
-    time beside that, see `Run.cpu_seconds`. About the data themselves **nothing** is
-    promised: noise is seeded, and choosing by results is not covered by any run's epsilon. Compare
-    on public data or on data like yours; `Comparison.loss` is what all runs would have cost.
+    time beside that, see `Run.cpu_seconds`. A verdict takes three seeds at least. About the data
+    themselves **nothing** is promised: noise is seeded, and choosing by results is not covered by
+    any run's epsilon. Compare on public data or on data like yours; `Comparison.loss` is what all
+    runs would have cost.
 
     Raises:
         ValueError: for arguments that make no sense.
@@ -128,6 +129,7 @@ def compare(
         chosen,
         confidence,
         tuned_on_test=task.validation is None,
+        test_examples=len(task.test),
     )
     if directory is not None:
         found.write(directory)

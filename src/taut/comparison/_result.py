@@ -18,7 +18,7 @@ from taut.comparison._markdown import markdown_table
 from taut.comparison._prediction import Prediction
 from taut.comparison._run_file import Run
 from taut.comparison._settings import Settings
-from taut.comparison._summary import ArmResult, Metric, metric_of, summarise
+from taut.comparison._summary import FEWEST_SEEDS, ArmResult, Metric, metric_of, summarise
 
 __all__ = ["EXPERIMENT", "Comparison"]
 
@@ -42,10 +42,11 @@ class Comparison:
         chosen: the learning rate that every arm chose, by label.
         confidence: of the intervals.
         tuned_on_test: whether the examples that judge chose the learning rates as well.
+        test_examples: how many judge.
 
     **Guarantee**: about privacy none, see `experiment`. Every run's plan promises the epsilon and
     delta of the settings. Intervals are Student's over seeds, for the data at hand; those of
-    differences hold together.
+    differences hold together, and are never finer than the test examples resolve them.
     """
 
     prediction: Prediction
@@ -55,6 +56,7 @@ class Comparison:
     chosen: dict[str, float]
     confidence: float
     tuned_on_test: bool
+    test_examples: int
 
     experiment = EXPERIMENT
     """What to tell whoever reads the results."""
@@ -82,7 +84,7 @@ class Comparison:
         """One per arm, in the order given."""
         found = {run.key: run for run in self.runs}
         rows = {arm: [found[arm, rate, s] for s in self.seeds] for arm, rate in self.chosen.items()}
-        return summarise(rows, self.tried, self.metric, self.confidence)
+        return summarise(rows, self.tried, self.metric, self.confidence, self.test_examples)
 
     @property
     def best(self) -> ArmResult:
@@ -113,8 +115,11 @@ class Comparison:
         base = next(row for row in self.results if row.verdict == "reference")
         reference = base.arm
         said = []
-        if len(self.seeds) < 2:
-            said.append("One seed says nothing about chance: repeat with more seeds.")
+        if len(self.seeds) < FEWEST_SEEDS and len(self.results) > 1:
+            said.append(
+                f"Undecided: a verdict takes {FEWEST_SEEDS} seeds at least, got "
+                f"{len(self.seeds)}; repeat with more."
+            )
         elif best.difference is None and len(self.results) > 1:
             said.append(
                 f"No arm beats {reference} beyond the {level} intervals of the differences: take "
@@ -194,6 +199,7 @@ class Comparison:
             "seeds": list(self.seeds),
             "learning_rates": list(self.learning_rates),
             "tried": {arm: list(rates) for arm, rates in self.tried.items()},
+            "test_examples": self.test_examples,
             "results": [row.to_dict() for row in self.results],
             "best": self.best.arm,
             "recommendation": self.recommendation,

@@ -7,12 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from taut.comparison._intervals import Interval, mean_interval
+from taut.comparison._intervals import (
+    Interval,
+    difference_interval,
+    mean_interval,
+    one_example,
+)
 from taut.comparison._run_file import Run
 
-__all__ = ["ArmResult", "Metric", "best_learning_rate", "metric_of", "summarise"]
+__all__ = ["FEWEST_SEEDS", "ArmResult", "Metric", "best_learning_rate", "metric_of", "summarise"]
+
+FEWEST_SEEDS = 3
+"""For a verdict: of two differences nobody can tell whether their spread is chance."""
 
 Metric: TypeAlias = Literal["accuracy", "loss"]
+Verdict: TypeAlias = Literal["reference", "better", "worse", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,7 @@ class ArmResult:
         difference: the mean difference to the reference on equal seeds, with an interval that
             holds for all arms at once; None for the reference.
         verdict: whether the difference is beyond its interval.
+        reason: why it is undecided; empty if it is not.
         seconds: that a run took on average, by the clock.
         cpu_seconds: of processors that a run took on average.
     """
@@ -37,7 +47,8 @@ class ArmResult:
     is_at_edge: bool
     value: Interval
     difference: Interval | None
-    verdict: Literal["reference", "better", "worse", "undecided"]
+    verdict: Verdict
+    reason: str
     seconds: float
     cpu_seconds: float
 
@@ -50,6 +61,7 @@ class ArmResult:
             "value": self.value.to_dict(),
             "difference": None if self.difference is None else self.difference.to_dict(),
             "verdict": self.verdict,
+            "reason": self.reason,
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,
         }
@@ -79,6 +91,7 @@ def summarise(
     tried: Mapping[str, Sequence[float]],
     metric: Metric,
     confidence: float,
+    examples: int,
 ) -> tuple[ArmResult, ...]:
     """Return one result per arm; the reference is the arm named plain, or else the first.
 
@@ -88,7 +101,10 @@ def summarise(
         metric: what is averaged.
         confidence: of the interval of every mean, and of all differences together, each of which
             has its share of what may go wrong (Bonferroni).
+        examples: that judge; accuracies are multiples of one over their number.
     """
+    counted = examples if metric == "accuracy" else None
+    finest = 0.0 if counted is None else one_example(counted)
     reference = "plain" if "plain" in chosen else next(iter(chosen))
     others = max(len(chosen) - 1, 1)
     joint = 1 - (1 - confidence) / others
@@ -96,15 +112,19 @@ def summarise(
     results = []
     for arm, runs in chosen.items():
         values = [_value(run, metric) for run in runs]
-        difference = None if arm == reference else _difference(values, base, joint)
+        difference = None
+        if arm != reference:
+            difference = difference_interval(values, base, joint, counted)
+        verdict, reason = _verdict(difference, metric)
         results.append(
             ArmResult(
                 arm,
                 runs[0].learning_rate,
                 runs[0].learning_rate in _ends(tried[arm]),
-                mean_interval(values, confidence),
+                mean_interval(values, confidence, reach=finest),
                 difference,
-                _verdict(difference, metric),
+                verdict,
+                reason,
                 sum(run.seconds for run in runs) / len(runs),
                 sum(run.cpu_seconds for run in runs) / len(runs),
             )
@@ -116,20 +136,17 @@ def _ends(numbers: Sequence[float]) -> set[float]:
     return {min(numbers), max(numbers)} if numbers else set()
 
 
-def _difference(values: Sequence[float], base: Sequence[float], confidence: float) -> Interval:
-    if not all(map(math.isfinite, [*values, *base])):
-        return Interval(math.nan, -math.inf, math.inf, len(values), confidence)
-    return mean_interval([a - b for a, b in zip(values, base, strict=True)], confidence)
-
-
-def _verdict(
-    difference: Interval | None, metric: Metric
-) -> Literal["reference", "better", "worse", "undecided"]:
+def _verdict(difference: Interval | None, metric: Metric) -> tuple[Verdict, str]:
+    """Return the verdict, and why there is none if it is undecided."""
     if difference is None:
-        return "reference"
+        return "reference", ""
+    if math.isnan(difference.mean):
+        return "undecided", f"a {metric} is not finite"
+    if difference.count < FEWEST_SEEDS:
+        return "undecided", f"a verdict takes {FEWEST_SEEDS} seeds, got {difference.count}"
     if difference.low <= 0 <= difference.high:
-        return "undecided"
-    return "better" if (difference.low > 0) == (metric == "accuracy") else "worse"
+        return "undecided", "the interval of the difference holds zero"
+    return "better" if (difference.low > 0) == (metric == "accuracy") else "worse", ""
 
 
 def _value(run: Run, metric: Metric) -> float:

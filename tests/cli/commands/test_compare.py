@@ -79,9 +79,12 @@ def test_options_may_come_from_a_file(run_json, written, arrays, tmp_path):
     assert answer["settings"]["epsilon"] == 2
 
 
-def test_learning_rates_extend(run_json, written, arrays):
+def test_two_seeds_are_undecided_and_learning_rates_extend(run_json, written, arrays):
     line = f"compare {written(arrays)} {OPTIONS} --arms plain,group --seeds 2"
     answer = run_json(f"{line} --learning-rates 0.1 --extend 3")
+    assert answer["results"][1]["verdict"] == "undecided"
+    assert answer["results"][1]["reason"] == "a verdict takes 3 seeds, got 2"
+    assert answer["recommendation"].startswith("Undecided: a verdict takes 3 seeds at least, got 2")
     assert all(len(rates) >= 3 for rates in answer["tried"].values())
 
 

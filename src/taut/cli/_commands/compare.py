@@ -85,7 +85,7 @@ def compare(
 
     First the noise of every arm is predicted, then every arm is trained with the same seeds and
     learning rates, on equally many gradients; at the end stand a table with intervals and CPU time,
-    and a recommendation. With --out it also writes table.md,
+    and a recommendation, for which it takes three seeds. With --out it also writes table.md,
     runs.csv, comparison.json and a picture. Runs are experiments: compare on public data or on data
     like yours, never on those that you protect.
 
