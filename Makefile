@@ -10,7 +10,7 @@ PIP_INSTALL := -m pip install --quiet --no-compile --disable-pip-version-check
 COMPILE     := -W ignore -m compileall -qq -j 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint format docs bench clean
+.PHONY: help setup demo test test-all lint format docs bench results clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ $(BENCH_READY): pyproject.toml benchmarks/requirements.txt
 
 bench: $(BENCH_READY) ## Compare with other tools (BENCH=amplification or noise, ARGS=--help)
 	@$(BENCH_VENV)/bin/python benchmarks/$(BENCH).py $(ARGS)
+
+results: $(READY) ## Train in every way again, and write that part of docs/results.md (hours)
+	@$(BIN)/python benchmarks/training_methods.py --markdown docs/results.md
 
 clean: ## Remove everything that was built, including the environments
 	rm -rf $(VENV) $(BENCH_VENV) build dist report site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -11,6 +11,7 @@ import io
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -50,10 +51,10 @@ class Data:
         """Of one input."""
         return tuple(self.train[0][0].shape)
 
-    def for_tuning(self, share: float = 1 / 6) -> "Data":
+    def for_tuning(self, seed: int = 0, share: float = 1 / 6) -> "Data":
         """Return training examples alone, some of them held out in the place of the test set."""
         held = round(share * len(self.train))
-        order = torch.Generator().manual_seed(0)
+        order = torch.Generator().manual_seed(seed)
         parts = random_split(self.train, [len(self.train) - held, held], generator=order)
         return Data(self.name, parts[0], parts[1], self.classes, f"{self.note} Held out.".strip())
 
@@ -153,6 +154,23 @@ def scattering(name: str) -> Data:
     )
 
 
+def pooled(name: str) -> Data:
+    """Return features averaged over squares of two by two points, and scaled within examples."""
+    source = load(name)
+    parts = [_pooled(part) for part in (source.train, source.test)]
+    note = f"{source.note} Features averaged over two by two points.".strip()
+    return Data(f"{name}_pooled", parts[0], parts[1], source.classes, note)
+
+
+def _pooled(part: TensorDataset | Subset) -> TensorDataset:
+    assert isinstance(part, TensorDataset)
+    features, targets = part.tensors
+    transform = nn.Sequential(nn.AvgPool2d(2), nn.GroupNorm(1, features.shape[1], affine=False))
+    # A thousand at a time: in single precision all of them would not fit into memory.
+    small = [transform(some.float()).half() for some in features.split(1000)]
+    return TensorDataset(torch.cat(small), targets)
+
+
 def leaves() -> Data:
     """Return features of made-up images, which have no classes."""
     made_up = normalised("cifar10", dead_leaves(300, (32, 32), channels=3, seed=1))
@@ -169,11 +187,14 @@ SOURCES: dict[str, Callable[[], Data]] = {
     "fashion_mnist_scattering": lambda: scattering("fashion_mnist"),
     "cifar10_scattering": lambda: scattering("cifar10"),
     "leaves_scattering": leaves,
+    "cifar10_scattering_pooled": lambda: pooled("cifar10_scattering"),
+    "leaves_scattering_pooled": lambda: pooled("leaves_scattering"),
     "ag_news": lambda: embeddings("ag_news", 4),
     "dbpedia": lambda: embeddings("dbpedia", 14),
 }
 
 
+@cache
 def load(name: str) -> Data:
     """Return a dataset by its name in SOURCES."""
     return SOURCES[name]()

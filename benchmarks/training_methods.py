@@ -1,21 +1,24 @@
-"""Ways to train, side by side on real data: equal privacy, equal compute, equally tuned.
+"""Ways to train, side by side on real data: equal privacy, equally many gradients, equally tuned.
 
-    python benchmarks/training_methods.py --only mnist --epsilon 3 --arms plain group --seeds 3
+    python benchmarks/training_methods.py --markdown docs/results.md
 
-Every arm chooses its learning rate on training examples that are held out; then all of them are
-trained on the whole training set and judged on the test set. Runs are kept in --out: a benchmark
-that was stopped goes on where it was. The goal is a ranking, so all arms share the recipe's model,
-clipping norm, schedule and average of weights, and one batch size: with a part of the recipe's
-gradients, a smaller one.
+Every arm chooses its learning rate on training examples that are held out, by one rule: from one
+start it climbs by factors of two until the best lies inside. Then all of them are trained on the
+whole training set, with eight seeds, and judged on the test set. Runs are kept in --out: a
+benchmark that was stopped goes on where it was. The goal is a ranking, so all arms share the
+recipe's model, clipping norm, schedule and average of weights, and one batch size: with a part of
+the recipe's gradients, a smaller one.
 """
 
 import argparse
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from statistics import fmean, geometric_mean
+from typing import Any, TypeAlias
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its threads
 
@@ -27,43 +30,76 @@ from torch.utils.data import Subset, TensorDataset
 from training_data import Data, load
 from training_recipes import RECIPES, Recipe
 
-from taut.comparison import Comparison, Settings, Task, compare
+from taut.comparison import ArmResult, Comparison, Settings, Task, compare
 from taut.comparison._intervals import mean_interval
 from taut.comparison._markdown import markdown_table
-from taut.report import plot_comparison
+from taut.comparison._summary import best_learning_rate
 
 DELTA = 1e-5
 EPSILONS = (1.0, 3.0, 8.0)
+SEEDS = 8
+"""For every cell, whatever its first runs look like: intervals hold only for numbers of seeds that
+were fixed before."""
+TUNING_SEED = 1_000
+"""Not one to compare with: noise that favoured a learning rate must not be counted again."""
+EXTENSIONS = 8
+"""How often the learning rates of an arm may be extended; none needs more than four."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a comparison takes of a recipe, so that all of them fit into two hours of one core."""
+
+    share: float
+    """Of the gradients of the recipe."""
+    start: float
+    """Of the learning rate of the recipe: where the search begins at epsilon 3."""
+    splits: int = 1
+    """How often a sixth of the training set is held out: more where that are few examples, which
+    choose among near learning rates by chance."""
+    dataset: str | None = None
+    """In place of that of the recipe."""
+
+
 BUDGETS = {
-    "mnist": (0.08, 1.0),
-    "fashion_mnist": (0.08, 2.0),
-    "cifar10": (0.06, 2.0),
-    "cifar10_cnn": (0.05, 1.0),
-    "dbpedia": (1.0, 1.0),
+    "dbpedia": Budget(1.0, 2.0, splits=4),
+    "fashion_mnist": Budget(0.0075, 1.0),
+    "mnist": Budget(0.0075, 1.0),
+    "cifar10_cnn": Budget(0.01, 1.0),
+    "cifar10": Budget(0.01, 2.0, dataset="cifar10_scattering_pooled"),
 }
-"""Of a recipe: the share of its gradients, and what multiplied its learning rate best at epsilon 3,
-around which others are tried. Two cores take two hours for all of it."""
+ARMS = ("plain", "group", "hybrid", "mix", "twice")
+START = {1.0: 0.5, 3.0: 1.0, 8.0: 2.0}
+"""By what the start is multiplied for a promise: less noise allows larger learning rates."""
 PUBLIC = {
     "mnist": "fashion_mnist",
     "fashion_mnist": "mnist",
     "dbpedia": "ag_news",
     "cifar10_scattering": "leaves_scattering",
+    "cifar10_scattering_pooled": "leaves_scattering_pooled",
 }
 """Whose inputs serve as public ones, with labels at random."""
 PUBLIC_EXAMPLES = 300
 HEAD = (
-    "Equal privacy and equal compute for every way: the same promise, rate, steps, clipping norm, "
-    "model, schedule and average of weights. Learning rates were chosen on training examples that "
-    "were held out. Intervals of means are 95% each; those of differences, taken on equal seeds, "
-    "95% together. Noise is the root of its expected squared length on the mean gradient."
+    "Equal privacy and equally many gradients for every way: the same promise, rate, steps, "
+    "clipping norm, model, schedule and average of weights. That is not equal time: CPU seconds of "
+    "a run, on one thread, stand beside. Learning rates were chosen on training examples that were "
+    "held out, by one rule: every arm begins at the same one and goes on by factors of two until "
+    "its best lies inside of those it tried. Every cell has {seeds} seeds, a number that was fixed "
+    "before. Intervals of means are 95% each; those of differences, taken on equal seeds, 95% "
+    "together for all arms of a cell. They are about seeds, for the test set at hand. Noise is the "
+    "root of its expected squared length on the mean gradient."
 )
 OVERVIEW = (
-    "The last line: the mean over datasets and promises of the differences on equal seeds, with "
-    "Student's 95% interval over these lines, for each arm by itself. Lines with the same dataset "
-    "have examples and seeds in common, so that the interval may be too narrow. Budgets are small, "
-    "a part of what the recipes spend, and accuracies are below those of the recipes; the ranking "
-    "is what is looked for."
+    "*group* is *plain* where the model is one layer. The last lines: how often an arm is better "
+    "and worse than {reference} beyond its interval, among how many cells; the mean over datasets "
+    "of the differences, each averaged over promises, with Student's 95% interval over datasets, "
+    "for each arm by itself; and the CPU time of a run, over that of {reference}, as a geometric "
+    "mean. Budgets are small, {shares} of the gradients of the recipes, and accuracies are below "
+    "those of the recipes; the ranking is what is looked for. All arms share the clipping norm and "
+    "the batch size, which the recipes chose for plain."
 )
+AS_REFERENCE = "as plain"
 
 
 @dataclass(frozen=True)
@@ -74,6 +110,18 @@ class Cell:
     epsilon: float
     found: Comparison
     last: str
+
+    @property
+    def reference(self) -> ArmResult:
+        return next(row for row in self.found.results if row.difference is None)
+
+    def rows(self, arm: str) -> list[tuple["Cell", ArmResult]]:
+        """Return what was found of an arm, if it took part."""
+        return [(self, row) for row in self.found.results if row.arm == arm]
+
+    def accuracies(self, arms: Sequence[str]) -> list[str]:
+        values = {row.arm: str(row.value) for row in self.found.results}
+        return [values.get(arm, AS_REFERENCE) for arm in arms]
 
     @property
     def section(self) -> str:
@@ -106,85 +154,114 @@ def task_of(recipe: Recipe, data: Data, steps: int) -> Task:
     )
 
 
-def factors(name: str, epsilon: float) -> list[float]:
-    """Return what multiplies the recipe's learning rate: less noise allows larger ones."""
-    if epsilon == 3:
-        return [0.5, 1.0, 2.0]
-    return [BUDGETS[name][1] * factor for factor in ((0.5, 1.0) if epsilon < 3 else (1.0, 2.0))]
+def start(name: str, epsilon: float) -> float:
+    """Return the learning rate at which the search of every arm begins."""
+    return RECIPES[name].learning_rate * BUDGETS[name].start * START.get(epsilon, 1.0)
 
 
-def tried(name: str, epsilon: float, options: argparse.Namespace) -> list[float]:
-    """Return the learning rates that every arm is tuned over."""
-    given = options.factors or factors(name, epsilon)
-    return [factor * RECIPES[name].learning_rate for factor in given]
-
-
-def compared(
-    name: str,
-    data: Data,
-    epsilon: float,
-    options: argparse.Namespace,
-    rates: Mapping[str, float] | list[float],
-    seeds: list[int],
-    part: str,
-) -> Comparison:
+def settings_of(name: str, data: Data, epsilon: float, share: float | None) -> Settings:
+    """Return what is equal: a part of the recipe's gradients, in steps and in the batch alike."""
     recipe = RECIPES[name]
-    # A part of the compute is a part of the steps and of the batch alike.
-    share = BUDGETS[name][0] if options.share is None else options.share
-    batch_size = round(math.sqrt(share) * recipe.batch_size)
-    settings = Settings(
+    part = BUDGETS[name].share if share is None else share
+    return Settings(
         examples=len(data.train),
-        batch_size=min(batch_size, len(data.train)),
-        gradients=round(share * recipe.epochs * len(data.train)),
+        batch_size=min(round(math.sqrt(part) * recipe.batch_size), len(data.train)),
+        gradients=round(part * recipe.epochs * len(data.train)),
         epsilon=epsilon,
         delta=DELTA,
         norm=recipe.clip,
     )
-    place = options.out / f"{name}-{epsilon:g}" / part
-    found = compare(
-        task_of(recipe, data, settings.steps),
-        settings,
-        arms=options.arms,
-        seeds=seeds,
-        learning_rates=rates,
-        out_dir=place,
-    )
-    plot_comparison(found, place / "comparison.svg")
-    return found
 
 
-def tuned_and_compared(name: str, epsilon: float, options: argparse.Namespace) -> Cell:
-    """Return what was found on one dataset for one promise."""
-    recipe = RECIPES[name]
-    data = first_examples(load(recipe.dataset), options.examples)
-    rates = tried(name, epsilon, options)
-    # A seed of its own: noise that favoured a learning rate must not be counted for it again.
-    tuned = compared(name, data.for_tuning(), epsilon, options, rates, [1_000], "tuning")
-    seeds = list(range(options.seeds))
-    found = compared(name, data, epsilon, options, tuned.chosen, seeds, "comparison")
-    # Of two rates each is at an end, which says nothing.
-    edge = [row.arm for row in tuned.results if row.is_at_edge and len(rates) > 2]
-    note = f" At the edge of the learning rates: {', '.join(edge)}." if edge else ""
-    last = f"{found.recommendation} {data.note}{note}".strip()
-    return Cell(name, epsilon, found, last)
+@dataclass(frozen=True)
+class Bench:
+    """Where one dataset is compared on for one promise."""
+
+    name: str
+    epsilon: float
+    options: argparse.Namespace
+
+    @property
+    def data(self) -> Data:
+        source = BUDGETS[self.name].dataset or RECIPES[self.name].dataset
+        return first_examples(load(source), self.options.examples)
+
+    def compared(self, data: Data, part: str, **choices: Any) -> Comparison:
+        """Return a comparison on some data, whose runs are kept in a directory of this name."""
+        settings = settings_of(self.name, data, self.epsilon, self.options.share)
+        task = task_of(RECIPES[self.name], data, settings.steps)
+        place = self.options.out / f"{self.name}-{self.epsilon:g}" / part
+        return compare(task, settings, out_dir=place, **choices)
+
+    def tuned(self) -> tuple[dict[str, float], list[str]]:
+        """Return the learning rate of every arm, and the arms whose choice lies at an edge.
+
+        On every split every arm climbs by factors of two until its best lies inside; then the best
+        mean over all splits counts, of the learning rates that any of them tried.
+        """
+        parts = [self._split(split) for split in range(BUDGETS[self.name].splits)]
+        begun = {"learning_rates": [start(self.name, self.epsilon)], "extend": EXTENSIONS}
+        climbed = [part(arms=self.options.arms, **begun) for part in parts]
+        chosen, edge = {}, []
+        for arm in climbed[0].tried:
+            rates = sorted({rate for found in climbed for rate in found.tried[arm]})
+            runs = [run for part in parts for run in part(arms=[arm], learning_rates=rates).runs]
+            chosen[arm] = best_learning_rate(runs)
+            edge += [arm] if chosen[arm] in (rates[0], rates[-1]) else []
+        return chosen, edge
+
+    def _split(self, split: int) -> Callable[..., Comparison]:
+        data, seeds = self.data.for_tuning(split), [TUNING_SEED + split]
+        return partial(self.compared, data, f"tuning-{split}", seeds=seeds)
+
+    def cell(self) -> Cell:
+        """Return what was found."""
+        chosen, edge = self.tuned()
+        seeds = range(self.options.seeds)
+        choices = {"arms": self.options.arms, "seeds": seeds, "learning_rates": chosen}
+        found = self.compared(self.data, "comparison", **choices)
+        note = f" At the edge of the learning rates: {', '.join(edge)}." if edge else ""
+        last = f"{found.recommendation} {self.data.note}{note}".strip()
+        return Cell(self.name, self.epsilon, found, last)
 
 
 def overview(cells: Sequence[Cell]) -> str:
-    """Return the accuracies of all arms, and their mean difference to the reference."""
+    """Return the accuracies of all arms, and how they differ from the reference altogether."""
     arms = list(dict.fromkeys(row.arm for cell in cells for row in cell.found.results))
-    header = ["dataset", "epsilon", *arms]
-    rows = []
-    for cell in cells:
-        values = {row.arm: str(row.value) for row in cell.found.results}
-        rows.append([cell.name, f"{cell.epsilon:g}", *(values.get(arm, "") for arm in arms)])
-    gains = []
-    for arm in arms:
-        found = [row.difference for cell in cells for row in cell.found.results if row.arm == arm]
-        means = [difference.mean for difference in found if difference is not None]
-        gains.append(str(mean_interval(means, 0.95)) if len(means) > 1 else "")
-    reference = next(row.arm for row in cells[0].found.results if row.difference is None)
-    rows.append([f"mean difference to {reference}", "all", *gains])
-    return "\n".join(markdown_table(header, rows, left=2))
+    rows = [[cell.name, f"{cell.epsilon:g}", *cell.accuracies(arms)] for cell in cells]
+    found = {arm: [r for cell in cells for r in cell.rows(arm)] for arm in arms}
+    summaries = {"better, worse, cells": verdicts, "difference, mean": gain, "CPU time": cost}
+    for title, summary in summaries.items():
+        rows.append([title, "all", *(summary(found[arm]) for arm in arms)])
+    return "\n".join(markdown_table(["dataset", "epsilon", *arms], rows, left=2))
+
+
+Rows: TypeAlias = Sequence[tuple[Cell, ArmResult]]
+"""Of one arm: what was found in every cell where it took part."""
+
+
+def verdicts(rows: Rows) -> str:
+    """Return how often the arm is better, and worse, among how many."""
+    said = [row.verdict for _, row in rows]
+    if "reference" in said:
+        return ""
+    return f"{said.count('better')}, {said.count('worse')}, {len(said)}"
+
+
+def gain(rows: Rows) -> str:
+    """Return the mean over datasets of the differences, which are averaged over promises."""
+    means: dict[str, list[float]] = {}
+    for cell, row in rows:
+        if row.difference is not None:
+            means.setdefault(cell.name, []).append(row.difference.mean)
+    each = [fmean(values) for values in means.values()]
+    return str(mean_interval(each, 0.95)) if len(each) > 1 else ""
+
+
+def cost(rows: Rows) -> str:
+    """Return the CPU time of a run over that of the reference."""
+    ratios = [row.cpu_seconds / cell.reference.cpu_seconds for cell, row in rows]
+    return f"{geometric_mean(ratios):.1f}"
 
 
 def first_examples(data: Data, count: int | None) -> Data:
@@ -201,14 +278,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=sorted(BUDGETS), default=list(BUDGETS))
     parser.add_argument("--epsilon", nargs="+", type=float, default=list(EPSILONS))
-    parser.add_argument("--arms", nargs="+", metavar="ARM", help="all by default")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument(
-        "--factors",
-        nargs="+",
-        type=float,
-        help="learning rates that every arm is tuned over, over that of the recipe",
-    )
+    parser.add_argument("--arms", nargs="+", metavar="ARM", default=ARMS)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--share", type=float, help="of the recipe's gradients; 1 for all of them")
     parser.add_argument("--examples", type=int, help="the first so many alone")
     parser.add_argument("--out", type=Path, default=Path("build/training_methods"))
@@ -218,13 +289,16 @@ def main() -> None:
     cells = []
     for name in options.only:
         for epsilon in options.epsilon:
-            cells.append(tuned_and_compared(name, epsilon, options))
+            cells.append(Bench(name, epsilon, options).cell())
             print(cells[-1].section, end="\n\n", flush=True)
     summary = overview(cells)
     print(summary)
     if options.markdown:
+        shares = ", ".join(f"{budget.share:.2%} ({name})" for name, budget in BUDGETS.items())
+        after = OVERVIEW.format(reference=cells[0].reference.arm, shares=shares)
+        head = HEAD.format(seeds=options.seeds)
         sections = [cell.section for cell in cells]
-        text = ["## Ways to train", HEAD, Comparison.experiment, summary, OVERVIEW, *sections]
+        text = ["## Ways to train", head, Comparison.experiment, summary, after, *sections]
         write_part(options.markdown, "training_methods", "\n\n".join(text))
 
 
