@@ -13,7 +13,8 @@ def test_names_every_arm(tmp_path, seeds):
     path = tmp_path / "comparison.svg"
     plot_comparison(comparison({arm: row[:seeds] for arm, row in rows.items()}), path)
     text = path.read_text()
-    for word in (*rows, "accuracy on test examples", "noise of the mean gradient", "no promise"):
+    shown = "accuracy on test examples", "noise of the mean gradient", "CPU seconds of a run"
+    for word in (*rows, *shown, "no promise"):
         assert word in text
 
 

@@ -16,7 +16,7 @@ __all__ = ["plot_comparison"]
 
 
 def plot_comparison(comparison: Comparison, path: Path | str) -> None:
-    """Draw every arm's result with its interval, and its noise beside it, into a file.
+    """Draw every arm's result with its interval, its noise and its CPU time, into a file.
 
     Args:
         comparison: from :func:`taut.comparison.compare`.
@@ -27,12 +27,14 @@ def plot_comparison(comparison: Comparison, path: Path | str) -> None:
     """
     results = comparison.results[::-1]
     figure = new_figure(width=9.0, height=1.6 + 0.45 * len(results))
-    judged, noise = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    judged, noise, cost = figure.subplots(1, 3, sharey=True, width_ratios=(5, 3, 3))
     names = [row.arm for row in results]
     _draw_intervals(judged, comparison)
     noises = {row.arm: row.noise_std for row in comparison.prediction.arms}
     noise.barh(names, [noises[name] for name in names], color="0.75", edgecolor="black")
     noise.set(xlabel="noise of the mean gradient")
+    cost.barh(names, [row.cpu_seconds for row in results], color="0.75", edgecolor="black")
+    cost.set(xlabel="CPU seconds of a run")
     settings = comparison.settings
     figure.suptitle(
         f"epsilon = {settings.epsilon:g}, delta = {settings.delta:g}, "
