@@ -31,7 +31,7 @@ from training_data import Data, load
 from training_recipes import RECIPES, Recipe
 
 from taut.comparison import ArmResult, Comparison, Settings, Task, compare
-from taut.comparison._intervals import mean_interval
+from taut.comparison._intervals import difference_interval, mean_interval
 from taut.comparison._markdown import markdown_table
 from taut.comparison._summary import best_learning_rate
 
@@ -64,9 +64,9 @@ class Budget:
 BUDGETS = {
     "dbpedia": Budget(1.0, 2.0, splits=4),
     "fashion_mnist": Budget(0.0075, 1.0),
-    "mnist": Budget(0.0075, 1.0),
+    "mnist": Budget(0.004, 1.0),
     "cifar10_cnn": Budget(0.01, 1.0),
-    "cifar10": Budget(0.01, 2.0, dataset="cifar10_scattering_pooled"),
+    "cifar10": Budget(0.0075, 2.0, dataset="cifar10_scattering_pooled"),
 }
 ARMS = ("plain", "group", "hybrid", "mix", "twice")
 START = {1.0: 0.5, 3.0: 1.0, 8.0: 2.0}
@@ -87,19 +87,22 @@ HEAD = (
     "held out, by one rule: every arm begins at the same one and goes on by factors of two until "
     "its best lies inside of those it tried. Every cell has {seeds} seeds, a number that was fixed "
     "before. Intervals of means are 95% each; those of differences, taken on equal seeds, 95% "
-    "together for all arms of a cell. They are about seeds, for the test set at hand. Noise is the "
-    "root of its expected squared length on the mean gradient."
+    "together for all arms of a cell. They are about seeds, for the test set at hand and the "
+    "learning rates that were chosen: that choice is subject to chance as well. "
+    "Noise is the root of its expected squared length on the mean gradient."
 )
 OVERVIEW = (
     "*group* is *plain* where the model is one layer. The last lines: how often an arm is better "
-    "and worse than {reference} beyond its interval, among how many cells; the mean over datasets "
+    "and worse than {reference} beyond its interval, among how many cells, where better means at "
+    "the learning rate that {reference} chose, at half and at twice of it; the mean over datasets "
     "of the differences, each averaged over promises, with Student's 95% interval over datasets, "
     "for each arm by itself; and the CPU time of a run, over that of {reference}, as a geometric "
     "mean. Budgets are small, {shares} of the gradients of the recipes, and accuracies are below "
     "those of the recipes; the ranking is what is looked for. All arms share the clipping norm and "
     "the batch size, which the recipes chose for plain."
 )
-AS_REFERENCE = "as plain"
+REFERENCE = "plain"
+AS_REFERENCE = f"as {REFERENCE}"
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,8 @@ class Cell:
     epsilon: float
     found: Comparison
     last: str
+    doubted: frozenset[str] = frozenset()
+    """Arms that are better than the reference at its learning rate, and not at a near one."""
 
     @property
     def reference(self) -> ArmResult:
@@ -205,7 +210,12 @@ class Bench:
         chosen, edge = {}, []
         for arm in climbed[0].tried:
             rates = sorted({rate for found in climbed for rate in found.tried[arm]})
-            runs = [run for part in parts for run in part(arms=[arm], learning_rates=rates).runs]
+            missing = [list(found.tried[arm]) != rates for found in climbed]
+            filled = [
+                part(arms=[arm], learning_rates=rates) if more else found
+                for part, found, more in zip(parts, climbed, missing, strict=True)
+            ]
+            runs = [run for found in filled for run in found.runs if run.arm == arm]
             chosen[arm] = best_learning_rate(runs)
             edge += [arm] if chosen[arm] in (rates[0], rates[-1]) else []
         return chosen, edge
@@ -217,12 +227,49 @@ class Bench:
     def cell(self) -> Cell:
         """Return what was found."""
         chosen, edge = self.tuned()
+        found = self._trained(chosen)
+        doubts = self._doubts(found)
+        said = [found.recommendation, *doubts.values(), self.data.note]
+        if edge:
+            said.append(f"At the edge of the learning rates: {', '.join(edge)}.")
+        last = " ".join(filter(None, said))
+        return Cell(self.name, self.epsilon, found, last, frozenset(doubts))
+
+    def _trained(self, rates: dict[str, float]) -> Comparison:
+        arms = [arm for arm in self.options.arms if arm in rates]
         seeds = range(self.options.seeds)
-        choices = {"arms": self.options.arms, "seeds": seeds, "learning_rates": chosen}
-        found = self.compared(self.data, "comparison", **choices)
-        note = f" At the edge of the learning rates: {', '.join(edge)}." if edge else ""
-        last = f"{found.recommendation} {self.data.note}{note}".strip()
-        return Cell(self.name, self.epsilon, found, last)
+        return self.compared(self.data, "comparison", arms=arms, seeds=seeds, learning_rates=rates)
+
+    def _doubts(self, found: Comparison) -> dict[str, str]:
+        """Return why arms that seem better may not be: the reference at learning rates beside.
+
+        One split may choose between two near learning rates by chance. Only what beats the
+        reference at the chosen one, at half and at twice of it counts as better.
+        """
+        better = [row for row in found.results if row.verdict == "better"]
+        doubts = {}
+        for factor in (0.5, 2.0) if better else ():
+            base = self._trained({REFERENCE: factor * found.chosen[REFERENCE]})
+            for row in better:
+                gap = difference_interval(
+                    accuracies(found, row.arm),
+                    accuracies(base, REFERENCE),
+                    row.difference.confidence,
+                    found.test_examples,
+                )
+                if gap.low <= 0:
+                    doubts[row.arm] = (
+                        f"But {row.arm} does not beat {REFERENCE} at the learning rate "
+                        f"{base.chosen[REFERENCE]:g} beyond the interval ({gap}), and does not "
+                        "count as better."
+                    )
+        return doubts
+
+
+def accuracies(found: Comparison, arm: str) -> list[float]:
+    """Return the accuracies of an arm at its learning rate, in the order of seeds."""
+    runs = {run.key: run for run in found.runs}
+    return [runs[arm, found.chosen[arm], seed].accuracy for seed in found.seeds]
 
 
 def overview(cells: Sequence[Cell]) -> str:
@@ -242,10 +289,10 @@ Rows: TypeAlias = Sequence[tuple[Cell, ArmResult]]
 
 def verdicts(rows: Rows) -> str:
     """Return how often the arm is better, and worse, among how many."""
-    said = [row.verdict for _, row in rows]
+    said = [row.verdict for cell, row in rows if row.arm not in cell.doubted]
     if "reference" in said:
         return ""
-    return f"{said.count('better')}, {said.count('worse')}, {len(said)}"
+    return f"{said.count('better')}, {said.count('worse')}, {len(rows)}"
 
 
 def gain(rows: Rows) -> str:
