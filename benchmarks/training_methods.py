@@ -83,12 +83,13 @@ PUBLIC_EXAMPLES = 300
 HEAD = (
     "Equal privacy and equally many gradients for every way: the same promise, rate, steps, "
     "clipping norm, model, schedule and average of weights. That is not equal time: CPU seconds of "
-    "a run, on one thread, stand beside. Learning rates were chosen on training examples that were "
-    "held out, by one rule: every arm begins at the same one and goes on by factors of two until "
-    "its best lies inside of those it tried. Every cell has {seeds} seeds, a number that was fixed "
-    "before. Intervals of means are 95% each; those of differences, taken on equal seeds, 95% "
-    "together for all arms of a cell. They are about seeds, for the test set at hand and the "
-    "learning rates that were chosen: that choice is subject to chance as well. "
+    "a run, on one thread and beside other work, are given. Learning rates were chosen on training "
+    "examples that were held out, by one rule: every arm begins at the same one and goes on by "
+    "factors of two until its best lies inside of those it tried. Every cell has {seeds} seeds, "
+    "a number that was fixed before. Intervals of means are 95% each; those of differences, "
+    "taken on equal seeds, 95% together for all arms of a cell. They are about seeds, "
+    "for the test set at hand and the learning rates that were chosen: that choice is subject to "
+    "chance as well. "
     "Noise is the root of its expected squared length on the mean gradient."
 )
 OVERVIEW = (
@@ -274,7 +275,8 @@ def accuracies(found: Comparison, arm: str) -> list[float]:
 
 def overview(cells: Sequence[Cell]) -> str:
     """Return the accuracies of all arms, and how they differ from the reference altogether."""
-    arms = list(dict.fromkeys(row.arm for cell in cells for row in cell.found.results))
+    fullest = sorted(cells, key=lambda cell: -len(cell.found.results))
+    arms = list(dict.fromkeys(row.arm for cell in fullest for row in cell.found.results))
     rows = [[cell.name, f"{cell.epsilon:g}", *cell.accuracies(arms)] for cell in cells]
     found = {arm: [r for cell in cells for r in cell.rows(arm)] for arm in arms}
     summaries = {"better, worse, cells": verdicts, "difference, mean": gain, "CPU time": cost}
