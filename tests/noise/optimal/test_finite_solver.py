@@ -103,7 +103,7 @@ def test_span():
 def test_two_hundred_vectors_in_dimension_fifty():
     code = """
 import time, numpy as np
-from taut.noise._finite_solver import least_trace
+from taut.noise._optimal.finite_solver import least_trace
 table = np.random.default_rng(0).normal(size=(200, 50))
 start = time.process_time()
 found = least_trace(table)

@@ -133,7 +133,7 @@ def test_second_process_is_refused(tmp_path):
     with RunLedger(tmp_path / "ledger.jsonl", plan(steps=40)):
         code = (
             "from pathlib import Path; from torch import nn; "
-            "from training.test_resume import trainer, model, data; "
+            "from training.run.test_resume import trainer, model, data; "
             f"trainer(Path({str(tmp_path)!r}), model()).fit(data())"
         )
         completed = run_python("-c", code)
