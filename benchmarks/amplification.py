@@ -113,12 +113,12 @@ def speed() -> tables.Table:
 
 def twice() -> None:
     sigma = 1.0 + 1e-9 * np.random.default_rng().random()  # nothing is answered from a cache
-    step = taut.twice_sampled(0.02, 1e-3, sigma, clip_inf=1e-5, dimension=10**12)
+    step = taut.accounting.twice_sampled(0.02, 1e-3, sigma, clip_inf=1e-5, dimension=10**12)
     step.terms[0][0].renyi(Half.REMOVE, np.arange(2.0, 257.0))
 
 
 def charge():
-    people = taut.IndividualFilter(1e6, size=RECORDS)
+    people = taut.accounting.IndividualFilter(1e6, size=RECORDS)
     costs = np.random.default_rng(0).random(RECORDS)
     return lambda: people.charge(costs)
 
@@ -129,7 +129,7 @@ def joint() -> None:
 
 
 def mixture() -> None:
-    (100 * taut.group_poisson(10.0, 0.01, 128)).epsilon(1e-5)
+    (100 * taut.accounting.group_poisson(10.0, 0.01, 128)).epsilon(1e-5)
 
 
 def least(work) -> float:

@@ -44,7 +44,7 @@ def main():
     print("| run | p | printed | integer orders | certified | variance over Gaussian |")
     print("| --- | --- | --- | --- | --- | --- |")
     for name, rate, steps, z, r, p, printed in RUNS:
-        step = taut.mixed_gaussian(z, r, sensitivity_inf=1 / math.sqrt(p), rate=rate)
+        step = taut.accounting.mixed_gaussian(z, r, sensitivity_inf=1 / math.sqrt(p), rate=rate)
         total = steps * step
         ratio = compare_mixing(total, DELTA).variance_ratio
         cells = f"{name} | {p} | {printed:.1f} | {classic(total):.5f} | {total.epsilon(DELTA):.3f}"

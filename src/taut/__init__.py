@@ -9,8 +9,18 @@ A release of private data has a privacy loss; composing releases adds their loss
     >>> lower <= upper == total.epsilon(delta=1e-6)  # the upper bound is the number to publish
     True
 
-The names below come from `taut.accounting` and are loaded on first use, so that ``import taut``
-costs nothing until a loss is built. Exceptions live in `taut.errors`.
+Here are the names that most programs need, from `taut.accounting`; the rooms hold the rest:
+
+- `taut.accounting`: privacy losses, mechanisms, calibration and budgets;
+- `taut.noise`: sensitivity sets, the least noise for them, and secure samplers;
+- `taut.training`: private training with PyTorch;
+- `taut.comparison`: ways to train, side by side at equal privacy;
+- `taut.audit`: attacks on claims, and published statements recomputed;
+- `taut.runs`: training runs from a file;
+- `taut.report`: privacy reports;
+- `taut.errors`: the exceptions.
+
+Names and rooms are loaded on first use, so that ``import taut`` costs nothing until then.
 """
 
 from importlib import import_module
@@ -19,62 +29,36 @@ from typing import TYPE_CHECKING
 from taut import errors
 
 if TYPE_CHECKING:
+    from taut import accounting as accounting
+    from taut import audit as audit
+    from taut import cli as cli
+    from taut import comparison as comparison
+    from taut import noise as noise
+    from taut import report as report
+    from taut import runs as runs
+    from taut import training as training
     from taut.accounting import (
         Adjacency,
         Bounds,
-        Calibration,
-        DataDependent,
-        EqualComputePlan,
-        Explanation,
-        Half,
-        IndividualFilter,
-        Mask,
-        MixingComparison,
         PrivacyFilter,
         PrivacyLoss,
         PrivacyOdometer,
-        Remaining,
-        SampledRun,
-        SamplerComparison,
-        additive_noise,
         approximate,
-        budget_for,
         calibrate,
-        compare_mixing,
         compare_samplers,
-        coordinatewise,
-        data_dependent_gnmax,
-        data_dependent_lnmax,
-        data_dependent_screening,
         discrete_gaussian,
         discrete_laplace,
-        equal_compute_plan,
-        estimate_loss_moments,
-        estimate_many_coordinates,
         exponential,
         finite,
-        fisher_information,
         from_dp_event,
         from_profile,
         from_rdp,
         gaussian,
-        group_poisson,
         laplace,
-        mixed_gaussian,
-        mixed_laplace,
-        mixture_of_gaussians,
-        noisy_screening,
-        noisy_vote,
         pure,
         randomized_response,
         renyi,
-        sampled_mean_error,
-        screening_rdp,
-        stability_release,
         to_dp_event,
-        twice_sampled,
-        twice_sampled_blocks,
-        variance_pair,
         zero,
     )
 
@@ -83,72 +67,46 @@ __version__ = "0.1.0"
 __all__ = [
     "Adjacency",
     "Bounds",
-    "Calibration",
-    "DataDependent",
-    "EqualComputePlan",
-    "Explanation",
-    "Half",
-    "IndividualFilter",
-    "Mask",
-    "MixingComparison",
     "PrivacyFilter",
     "PrivacyLoss",
     "PrivacyOdometer",
-    "Remaining",
-    "SampledRun",
-    "SamplerComparison",
     "__version__",
-    "additive_noise",
     "approximate",
-    "budget_for",
     "calibrate",
-    "compare_mixing",
     "compare_samplers",
-    "coordinatewise",
-    "data_dependent_gnmax",
-    "data_dependent_lnmax",
-    "data_dependent_screening",
     "discrete_gaussian",
     "discrete_laplace",
-    "equal_compute_plan",
     "errors",
-    "estimate_loss_moments",
-    "estimate_many_coordinates",
     "exponential",
     "finite",
-    "fisher_information",
     "from_dp_event",
     "from_profile",
     "from_rdp",
     "gaussian",
-    "group_poisson",
     "laplace",
-    "mixed_gaussian",
-    "mixed_laplace",
-    "mixture_of_gaussians",
-    "noisy_screening",
-    "noisy_vote",
     "pure",
     "randomized_response",
     "renyi",
-    "sampled_mean_error",
-    "screening_rdp",
-    "stability_release",
     "to_dp_event",
-    "twice_sampled",
-    "twice_sampled_blocks",
-    "variance_pair",
     "zero",
 ]
+
+_ROOMS = ("accounting", "audit", "cli", "comparison", "noise", "report", "runs", "training")
 
 if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
 
     def __getattr__(name: str) -> object:
-        if name not in __all__:
+        if name in _ROOMS:
+            return import_module(f"taut.{name}")
+        if name.startswith("_"):  # asked for by tools; not worth loading a room
             raise AttributeError(f"module 'taut' has no attribute {name!r}")
-        value = getattr(import_module("taut.accounting"), name)
-        globals()[name] = value
-        return value
+        accounting = import_module("taut.accounting")
+        if name in __all__:
+            value = getattr(accounting, name)
+            globals()[name] = value
+            return value
+        where = f"; it is taut.accounting.{name}" if name in accounting.__all__ else ""
+        raise AttributeError(f"module 'taut' has no attribute {name!r}{where}")
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted([*__all__, *_ROOMS])

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taut
+from taut.accounting import stability_release, variance_pair
 from taut.errors import AdjacencyMismatch, UnsoundConfiguration
 
 RELEASES = [
@@ -21,9 +22,9 @@ RELEASES = [
     taut.discrete_gaussian(4.0),
     taut.discrete_laplace(2.0, 2),
     taut.exponential(0.4),
-    taut.variance_pair(1.0, 1.1),
+    variance_pair(1.0, 1.1),
     taut.finite([0.4, 0.6], [0.5, 0.5]),
-    taut.stability_release(0.5, 1e-7),
+    stability_release(0.5, 1e-7),
     taut.from_profile({0.0: 0.1, 1.0: 1e-6}),
     taut.gaussian(1.0).poisson(0.01),
     taut.laplace(1.0).poisson(0.1),

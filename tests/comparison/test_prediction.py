@@ -9,6 +9,7 @@ from comparison.tasks import SETTINGS, data, task
 from torch.utils.data import Subset, TensorDataset
 
 import taut
+from taut.accounting import compare_mixing
 from taut.comparison import Arm, Group, Hybrid, Mix, Settings, predict
 from taut.comparison._arms import arms_of
 from taut.comparison._noise_size import clipped_gradients, noise_std
@@ -84,7 +85,7 @@ def test_noise_is_what_the_engine_draws(row):
 def test_mixing_counts_its_uniform_noise():
     (row,) = predict(SETTINGS, TASK.sizes, arms=[Mix(width=3.0)]).arms
     plan = row.plan
-    found = taut.compare_mixing(plan.loss, plan.delta)
+    found = compare_mixing(plan.loss, plan.delta)
     dimension = sum(TASK.sizes.values())
     expected = found.injected_std * math.sqrt(dimension) / 60
     assert row.noise_std == pytest.approx(expected, rel=1e-6)

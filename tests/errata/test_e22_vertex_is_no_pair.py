@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import taut
+from taut.accounting import coordinatewise
 
 STEP = 0.02
 X = np.arange(-12.0, 20.0, STEP)
@@ -56,7 +57,7 @@ def test_composing_the_vertex_reports_less_than_the_truth():
     vertex = taut.gaussian(1.0, sensitivity=6.0).poisson(RATE)
     truth = two_coordinates(6.0, math.exp(0.1))
     assert vertex.delta(0.1) < 0.6 * truth
-    loss = taut.coordinatewise(RATE, 1.0, clip=6.0, clip_inf=6.0, dimension=2)
+    loss = coordinatewise(RATE, 1.0, clip=6.0, clip_inf=6.0, dimension=2)
     assert loss.delta(0.1) >= truth
     with pytest.raises(ValueError, match="dominating pair"):
         loss.estimate_delta(0.1)

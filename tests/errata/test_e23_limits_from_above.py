@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-import taut
+from taut.accounting import estimate_many_coordinates, twice_sampled
 
 
 def poisson(order, rate, cumulant):
@@ -38,11 +38,11 @@ def test_corollary_5_5_is_a_lower_bound():
     for count, value in truth.items():
         assert twice(count) == pytest.approx(value, rel=1e-4)
         assert twice(count) > limit
-        loss = taut.twice_sampled(
+        loss = twice_sampled(
             RECORDS, COORDINATES, SIGMA, clip_inf=1 / math.sqrt(count), dimension=10**6
         )
         assert loss.rdp(ORDER) >= twice(count) * (1 - 1e-12)
-        assert taut.estimate_many_coordinates(loss, ORDER) == pytest.approx(limit, rel=1e-9)
+        assert estimate_many_coordinates(loss, ORDER) == pytest.approx(limit, rel=1e-9)
 
 
 def test_theorem_5_3_has_the_limit_of_p_2_only():

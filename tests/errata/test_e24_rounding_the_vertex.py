@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-import taut
+from taut.accounting import coordinatewise
 
 
 def cell(order, rate, half_square):
@@ -26,7 +26,7 @@ def test_rounding_down_leaves_out_a_coordinate(clip_inf, whole, truth):
     exact = floor + cell(order, rate, rest / (2 * sigma**2))
     assert floor == pytest.approx(whole, rel=1e-5)
     assert exact == pytest.approx(truth, rel=1e-5)
-    loss = taut.coordinatewise(rate, sigma, clip_inf=clip_inf, dimension=1000)
+    loss = coordinatewise(rate, sigma, clip_inf=clip_inf, dimension=1000)
     assert loss.rdp(order) == pytest.approx(exact, rel=1e-9)
     assert loss.rdp(order) >= exact * (1 - 1e-12)
 
@@ -39,6 +39,6 @@ def test_the_printed_sum_loses_its_digits_before_it_is_multiplied():
     truth = count * cell(order, rate, 1 / count / 2)
     assert truth == pytest.approx(4.0000000002e-6, rel=1e-9)
     assert naive < 0.96 * truth
-    loss = taut.coordinatewise(rate, 1.0, clip_inf=1e-5, dimension=10**11)
+    loss = coordinatewise(rate, 1.0, clip_inf=1e-5, dimension=10**11)
     assert loss.rdp(order) == pytest.approx(truth, rel=1e-8)
     assert loss.rdp(order) >= truth

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-import taut
+from taut.accounting import equal_compute_plan, twice_sampled
 
 LARGEST = 20
 SIGMA, RECORDS, COORDINATES, COUNT, STEPS, DELTA = 0.6067228667, 0.02, 0.5, 100, 5000, 1e-5
@@ -45,8 +45,8 @@ def test_scaling_the_rows_costs_less_than_masking_them():
 
 
 def test_taut_prints_the_plain_plan_beside():
-    step = taut.twice_sampled(RECORDS, COORDINATES, SIGMA, clip_inf=0.1, dimension=10**5)
-    plan = taut.equal_compute_plan(STEPS * step, DELTA)
+    step = twice_sampled(RECORDS, COORDINATES, SIGMA, clip_inf=0.1, dimension=10**5)
+    plan = equal_compute_plan(STEPS * step, DELTA)
     assert plan.multiplier == pytest.approx(SIGMA / COORDINATES)
     assert plan.twice_epsilon == pytest.approx(7.25, abs=1e-2)
     assert plan.epsilon == pytest.approx(6.63, abs=1e-2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
-import taut
+from taut.accounting import mixed_gaussian
 
 RATE, STEPS, Z, WIDTH, P, DELTA = 0.03, 3400, 0.335, 11.25, 100, 1e-5
 ORDERS = range(2, 11)
@@ -45,7 +45,7 @@ def test_the_printed_formula_is_negative_and_forgets_the_steps():
 
 
 def test_taut_counts_every_step():
-    step = taut.mixed_gaussian(Z, WIDTH, sensitivity_inf=1 / math.sqrt(P), rate=RATE)
+    step = mixed_gaussian(Z, WIDTH, sensitivity_inf=1 / math.sqrt(P), rate=RATE)
     moments = {k: log_moment(k) for k in (2, 3, 4)}
     assert (STEPS * step).rdp(4) == pytest.approx(STEPS * sampled(4, moments) / 3, rel=1e-6)
     assert (STEPS * step).epsilon(DELTA) == pytest.approx(7.25, abs=1e-2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
-import taut
+from taut.accounting import mixed_gaussian
 
 Z, WIDTH = 0.335, 11.25
 
@@ -40,7 +40,7 @@ def test_the_record_that_is_worst_for_moments_is_not_worst_for_delta():
 
 
 def test_taut_answers_above_every_record():
-    loss = taut.mixed_gaussian(Z, WIDTH)
+    loss = mixed_gaussian(Z, WIDTH)
     assert loss.delta(0.0) >= total_variation(400)
     with pytest.raises(ValueError, match="dominating pair"):
         loss.estimate_delta(0.0)

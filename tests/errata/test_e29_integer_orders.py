@@ -7,6 +7,7 @@ import pytest
 from scipy.special import log_ndtr
 
 import taut
+from taut.accounting import mixed_gaussian
 
 RATE, STEPS, Z, DELTA = 0.02, 5000, 0.3669445419913252, 1e-5
 
@@ -42,7 +43,7 @@ def test_the_printed_values_for_one_coordinate_come_from_fractions(
 
 
 def test_taut_proves_what_chords_between_integers_prove():
-    loss = STEPS * taut.mixed_gaussian(Z, 7.5, rate=RATE)
+    loss = STEPS * mixed_gaussian(Z, 7.5, rate=RATE)
     assert loss.epsilon(DELTA) == pytest.approx(114.5, abs=0.1)
     plain = STEPS * taut.gaussian(Z).poisson(RATE)
     assert loss.epsilon(DELTA) <= plain.epsilon(DELTA)

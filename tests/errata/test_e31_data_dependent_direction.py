@@ -6,6 +6,7 @@ import pytest
 from scipy.special import ndtr
 
 import taut
+from taut.accounting import data_dependent_gnmax, data_dependent_lnmax
 
 
 def divergence(p, q, order):
@@ -43,8 +44,8 @@ def test_gaussian_noise():
     bound = theorem_6(here, sigma, order)
     assert divergence(here, there, order) <= bound
     assert divergence(there, here, order) > 37 * bound
-    one_sided = taut.data_dependent_gnmax([196, 187], sigma, [order]).private_value()[1][0]
-    reverse = taut.data_dependent_gnmax([196, 187], sigma, [order], reverse=True)
+    one_sided = data_dependent_gnmax([196, 187], sigma, [order]).private_value()[1][0]
+    reverse = data_dependent_gnmax([196, 187], sigma, [order], reverse=True)
     assert one_sided == pytest.approx(bound, rel=1e-9)
     assert divergence(there, here, order) <= reverse.private_value()[1][0]
 
@@ -57,11 +58,11 @@ def test_laplace_noise():
     assert bound == pytest.approx(0.001099, abs=1e-6)
     assert divergence(here, there, order) <= bound
     assert divergence(there, here, order) == pytest.approx(0.001431, abs=1e-6)
-    reverse = taut.data_dependent_lnmax([30, 10], scale, [order], reverse=True)
+    reverse = data_dependent_lnmax([30, 10], scale, [order], reverse=True)
     assert divergence(there, here, order) <= reverse.private_value()[1][0]
 
 
 def test_no_guarantee_is_made_of_the_value():
-    secret = taut.data_dependent_gnmax([196, 187], 1.23, [2.0])
+    secret = data_dependent_gnmax([196, 187], 1.23, [2.0])
     with pytest.raises(taut.errors.UnsoundConfiguration, match="no guarantee"):
         taut.gaussian(1.0) + secret

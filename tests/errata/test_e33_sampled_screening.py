@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, ndtr
 
-import taut
+from taut.accounting import screening_rdp
 
 K, THRESHOLD, SIGMA, RATE, COUNT, DELTA = 300, 210, 85.0, 0.25, 8192, 1e-5
 ORDERS = range(2, 60)
@@ -74,5 +74,5 @@ def test_the_saving_is_a_fifth():
 
 def test_taut_evaluates_the_pairs():
     orders = np.array([2.0, 7.5, 24.0])
-    found = taut.screening_rdp(K, THRESHOLD, SIGMA, orders, RATE)
+    found = screening_rdp(K, THRESHOLD, SIGMA, orders, RATE)
     assert found == pytest.approx([sampled_exactly(a) for a in orders], rel=1e-6)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-import taut
+from taut.accounting import noisy_vote
 
 DELTA = 1e-5
 ORDERS = range(2, 80)
@@ -75,5 +75,5 @@ def test_table_4_1_is_too_low_with_either_sensitivity(run, printed, right, with_
 
 
 def test_taut_takes_the_root_of_two():
-    assert taut.noisy_vote(sigma=25.0).rdp(2) == pytest.approx(2 * 2 / (2 * 25.0**2))
-    assert taut.noisy_vote(sigma=25.0, neighbours="radius").rdp(2) == pytest.approx(1 / 25.0**2)
+    assert noisy_vote(sigma=25.0).rdp(2) == pytest.approx(2 * 2 / (2 * 25.0**2))
+    assert noisy_vote(sigma=25.0, neighbours="radius").rdp(2) == pytest.approx(1 / 25.0**2)

@@ -8,6 +8,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import taut
+from taut.accounting import mixture_of_gaussians
 
 STEPS, DELTA = 128, 1e-6
 RATE, SIGMA = 1 / STEPS, math.sqrt(STEPS)
@@ -44,7 +45,7 @@ def test_removal_is_the_larger_half():
 
 
 def test_taut_takes_both_halves():
-    last = taut.mixture_of_gaussians(WEIGHTS / WEIGHTS.sum(), SHIFTS, SIGMA)
+    last = mixture_of_gaussians(WEIGHTS / WEIGHTS.sum(), SHIFTS, SIGMA)
     assert last.epsilon(DELTA) == pytest.approx(epsilon_of(removing), abs=1e-8)
     every = STEPS * taut.gaussian(1.0).poisson(RATE)
     assert every.epsilon(DELTA, tolerance=1e-5) == pytest.approx(0.8064, abs=1e-4)

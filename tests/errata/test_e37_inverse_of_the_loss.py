@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-import taut
+from taut.accounting import mixture_of_gaussians
 
 WEIGHTS, SHIFTS = np.array([0.9, 0.1]), np.array([1.0, 2.0])
 
@@ -32,6 +32,6 @@ def test_over_estimating_the_inverse_is_not_pessimistic(epsilon, precision, miss
     assert truth - delta_at(epsilon, rounded) == pytest.approx(missing, rel=5e-3)
     for x in np.linspace(exact - 2, exact + 2, 81):
         assert delta_at(epsilon, x) <= truth + 1e-15
-    bounds = taut.mixture_of_gaussians(WEIGHTS, SHIFTS, sigma=1.0).delta_bounds(epsilon)
+    bounds = mixture_of_gaussians(WEIGHTS, SHIFTS, sigma=1.0).delta_bounds(epsilon)
     assert bounds.lower <= truth * (1 + 1e-12)
     assert bounds.upper >= truth * (1 - 1e-12)

@@ -19,7 +19,7 @@ def make(check):
     """Return the sum that a check is about."""
     total = taut.zero(adjacency=check["adjacency"])
     for term in check["loss"]:
-        factory = getattr(taut, term["make"])
+        factory = getattr(taut.accounting, term["make"])
         relation = "replace" if "fixed_size" in term else check["adjacency"]
         release = factory(**term["with"], adjacency=relation)
         if "poisson" in term:

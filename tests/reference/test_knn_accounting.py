@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtr
 
 import taut
-from taut import budget_for, noisy_screening, noisy_vote, screening_rdp
+from taut.accounting import budget_for, noisy_screening, noisy_vote, screening_rdp
 from taut.accounting._comparisons.data_dependent import data_dependent_gnmax
 
 TABLE = json.loads((Path(__file__).parent / "knn_accounting.json").read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import taut
-from taut import PrivacyOdometer, budget_for
+from taut.accounting import PrivacyOdometer, budget_for
 from taut.accounting._budgets.allowance import gaussian_mu, renyi_budgets
 from taut.accounting._pairs.gaussian import GaussianPair
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-import taut
+from taut.accounting import stability_release
 
 PARAMETERS = [(1.0, 1e-3), (0.5, 0.3), (0.05, 0.5), (3.0, 0.9)]
 
@@ -25,7 +25,7 @@ def same_answer(epsilon, t):
 
 @pytest.mark.parametrize(("epsilon", "delta"), PARAMETERS)
 def test_profile_is_the_maximum_over_the_modes(epsilon, delta):
-    loss = taut.stability_release(epsilon, delta)
+    loss = stability_release(epsilon, delta)
     failure = stats.laplace(scale=1 / epsilon).sf(math.log(1 / delta) / epsilon)
     for t in np.exp(np.linspace(-1.5 * epsilon, 1.5 * epsilon, 13)):
         other_answer = failure + (1 - failure) * max(1 - t, 0.0)

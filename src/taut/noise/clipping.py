@@ -10,16 +10,17 @@ that where noise is fitted to the set, as in ``LpIntersection(d, {2: 1.0, inf: 0
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+import numpy.typing as npt
 
-from taut._base import validate
-from taut._base.arrays import Matrix
+from taut._base import arrays, validate
 from taut.noise._sets import projections as _clipping
 
 __all__ = ["clip_l2", "clip_l2_then_linf", "clip_linf", "clip_lp", "project_l2_linf"]
 
 
-def clip_lp(rows: ArrayLike, p: float, radius: float, *, non_finite: str = "zero") -> Matrix:
+def clip_lp(
+    rows: npt.ArrayLike, p: float, radius: float, *, non_finite: str = "zero"
+) -> arrays.Matrix:
     """Scale every row that is longer than the radius in l_p down to it, for 0 < p <= inf.
 
     Example:
@@ -31,7 +32,7 @@ def clip_lp(rows: ArrayLike, p: float, radius: float, *, non_finite: str = "zero
     return _clipping.clip_lp(table, p, radius).reshape(np.shape(rows))
 
 
-def clip_l2(rows: ArrayLike, radius: float, *, non_finite: str = "zero") -> Matrix:
+def clip_l2(rows: npt.ArrayLike, radius: float, *, non_finite: str = "zero") -> arrays.Matrix:
     """Scale every row that is longer than the radius in l2 down to it: the Euclidean projection.
 
     Example:
@@ -43,7 +44,7 @@ def clip_l2(rows: ArrayLike, radius: float, *, non_finite: str = "zero") -> Matr
     return clip_lp(rows, 2.0, radius, non_finite=non_finite)
 
 
-def clip_linf(rows: ArrayLike, bound: float, *, non_finite: str = "zero") -> Matrix:
+def clip_linf(rows: npt.ArrayLike, bound: float, *, non_finite: str = "zero") -> arrays.Matrix:
     """Cut every entry at the bound, up to sign: the Euclidean projection.
 
     Example:
@@ -56,8 +57,8 @@ def clip_linf(rows: ArrayLike, bound: float, *, non_finite: str = "zero") -> Mat
 
 
 def clip_l2_then_linf(
-    rows: ArrayLike, radius: float, bound: float, *, non_finite: str = "zero"
-) -> Matrix:
+    rows: npt.ArrayLike, radius: float, bound: float, *, non_finite: str = "zero"
+) -> arrays.Matrix:
     """Scale rows into the l2 ball, then cut entries: the order of Xiao, Wan and Devadas (2023).
 
     The result obeys both bounds, and is shorter than that of `project_l2_linf`.
@@ -72,8 +73,8 @@ def clip_l2_then_linf(
 
 
 def project_l2_linf(
-    rows: ArrayLike, radius: float, bound: float, *, non_finite: str = "zero"
-) -> Matrix:
+    rows: npt.ArrayLike, radius: float, bound: float, *, non_finite: str = "zero"
+) -> arrays.Matrix:
     """Move every row to the nearest one that obeys both bounds: the Euclidean projection.
 
     Example:
@@ -86,7 +87,7 @@ def project_l2_linf(
     return _clipping.project_l2_box(table, largest, length).reshape(np.shape(rows))
 
 
-def _table(rows: ArrayLike, non_finite: str) -> Matrix:
+def _table(rows: npt.ArrayLike, non_finite: str) -> arrays.Matrix:
     shape = np.shape(rows)
     if len(shape) not in (1, 2):
         raise ValueError(f"rows must be a vector or a table, got shape {shape}")

@@ -9,6 +9,7 @@ except ModuleNotFoundError as error:
         "taut.training needs PyTorch; install it with: pip install 'taut[torch]'", name="torch"
     ) from None
 
+from taut.training import features, models
 from taut.training._clipping.clipping import (
     Clipping,
     EntryBlock,
@@ -88,8 +89,10 @@ __all__ = [
     "TwiceSampling",
     "check_model",
     "check_sampler",
+    "features",
     "make_private",
     "make_private_with_epsilon",
+    "models",
     "public_gradients",
     "replace_batchnorm",
 ]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import taut
-from taut import IndividualFilter, PrivacyFilter, PrivacyOdometer, budget_for
+from taut.accounting import IndividualFilter, PrivacyFilter, PrivacyOdometer, budget_for
 from taut.errors import (
     AdjacencyMismatch,
     BudgetExceeded,

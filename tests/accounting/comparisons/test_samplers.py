@@ -3,6 +3,7 @@
 import pytest
 
 import taut
+from taut.accounting import Mask
 
 RUN = {"batch_size": 100, "population": 10_000, "steps": 1_000, "delta": 1e-5}
 
@@ -14,7 +15,7 @@ def runs():
 
 @pytest.fixture(scope="module")
 def masked():
-    return taut.compare_samplers(1.0, **RUN, mask=taut.Mask())
+    return taut.compare_samplers(1.0, **RUN, mask=Mask())
 
 
 def test_every_row_is_the_run_that_was_asked_for(runs):
@@ -99,7 +100,7 @@ def test_unknown_sampler(runs):
         ({"batch_size": 0}, "batch_size"),
         ({"steps": 0}, "steps"),
         ({"delta": 1.0}, "delta"),
-        ({"batch_size": 6_000, "mask": taut.Mask()}, "record rate of 1.2"),
+        ({"batch_size": 6_000, "mask": Mask()}, "record rate of 1.2"),
     ],
 )
 def test_bad_arguments(change, message):
@@ -113,4 +114,4 @@ def test_bad_arguments(change, message):
 )
 def test_bad_masks(arguments, message):
     with pytest.raises(ValueError, match=message):
-        taut.Mask(*arguments)
+        Mask(*arguments)

@@ -19,6 +19,7 @@ from oracles.engines import (
 )
 
 import taut
+from taut.accounting import stability_release, variance_pair
 from taut.accounting._answers.answer import Engine
 from taut.accounting._pairs.finite import binary_pair
 from taut.accounting._pairs.gaussian import GaussianPair
@@ -251,7 +252,7 @@ class TestTwoReleases:
 
     @pytest.mark.parametrize("half", ["add", "remove"])
     def test_variances(self, half):
-        loss = taut.laplace(2.0, adjacency=half) + taut.variance_pair(1.0, 1.3, adjacency=half)
+        loss = taut.laplace(2.0, adjacency=half) + variance_pair(1.0, 1.3, adjacency=half)
         sigmas = (1.0, 1.3) if half == "add" else (1.3, 1.0)
         profile = partial(oracles.variance_delta, *sigmas)
         kink = mp.log(mp.mpf(sigmas[1]) / mp.mpf(sigmas[0]))
@@ -263,7 +264,7 @@ class TestTwoReleases:
             check_delta(loss.delta_bounds(epsilon), truth, oracle_error=1e-9)
 
     def test_stability_release(self):
-        loss = taut.stability_release(1.0, 1e-3) + taut.laplace(1.0)
+        loss = stability_release(1.0, 1e-3) + taut.laplace(1.0)
         failure = mp.mpf(1e-3) / 2
         reach = 1 + 2 * mp.log(1 - failure)
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taut
+from taut.accounting import variance_pair
 
 RATES = [0.001, 0.01, 0.1]
 SIGMAS = [0.3, 0.5, 0.8, 1.0, 2.0]
@@ -127,7 +128,7 @@ class TestWideBox:
         delta=powers(1e-30, 0.5),
     )
     def test_variances(self, sigma_p, ratio, steps, delta):
-        sane((steps * taut.variance_pair(sigma_p, sigma_p * ratio)).epsilon_bounds(delta))
+        sane((steps * variance_pair(sigma_p, sigma_p * ratio)).epsilon_bounds(delta))
 
     @settings(max_examples=30)
     @given(

@@ -13,6 +13,7 @@ from oracles import accounting as oracles
 from oracles.engines import check_delta
 
 import taut
+from taut.accounting import group_poisson, mixed_gaussian, variance_pair
 from taut.accounting._adjacency import Half
 from taut.accounting._pairs.discretisation import Placement, discretise
 from taut.accounting._pairs.finite import binary_pair
@@ -178,7 +179,7 @@ class TestDivergences:
         assert values[-1] == pytest.approx(values[0] * 1.1, rel=0.05)
 
     def test_infinite_moments_of_the_sampled_addition(self):
-        loss = taut.variance_pair(1.0, 2.0).poisson(0.1)
+        loss = variance_pair(1.0, 2.0).poisson(0.1)
         assert loss.log_mgf(-5, "add").real == math.inf
 
 
@@ -201,7 +202,7 @@ class TestQuietExtremes:
         ("make", "message"),
         [
             (lambda: taut.gaussian(1e-200), "sensitivity / sigma"),
-            (lambda: taut.variance_pair(1e-200, 1e200), "sigma_p / sigma_q"),
+            (lambda: variance_pair(1e-200, 1e200), "sigma_p / sigma_q"),
             (lambda: 10**400 * taut.pure(1.0), r"10\^18"),
             (lambda: taut.discrete_laplace(1e5, 10**7).epsilon(1e-5), "common unit"),
             (lambda: taut.gaussian(0.02).estimate_delta(800, "afa"), "exp"),
@@ -310,7 +311,7 @@ class TestSecondLook:
     def test_nobody_of_a_group_is_sampled(self, rate, size):
         with mp.workdps(30):
             truth = -size * mp.log1p(-mp.mpf(rate))
-        lower, upper = taut.group_poisson(0.2, rate, size, adjacency="add").epsilon_bounds(0)
+        lower, upper = group_poisson(0.2, rate, size, adjacency="add").epsilon_bounds(0)
         assert lower <= truth * (1 + mp.mpf(1e-14))
         assert upper >= truth * (1 - mp.mpf(1e-14))
         assert upper - lower <= 1e-12 * upper
@@ -345,6 +346,6 @@ class TestSecondLook:
         assert runs["shuffled"].loss == 50 * taut.gaussian(5.0, adjacency="zero_out")
 
     def test_explain_names_what_is_not_proven(self):
-        loss = taut.mixed_gaussian(0.5, 4.0, sensitivity_inf=0.1, rate=0.05)
+        loss = mixed_gaussian(0.5, 4.0, sensitivity_inf=0.1, rate=0.05)
         assert "not by proof" in str((10 * loss).explain(1e-5))
         assert "caution" not in str(taut.gaussian(1.0).explain(1e-5))

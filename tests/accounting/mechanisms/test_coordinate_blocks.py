@@ -107,7 +107,7 @@ class TestIdentities:
         )
 
     def test_all_coordinates_is_the_sampled_gaussian(self):
-        step = taut.twice_sampled_blocks(0.1, 1.0, [1.236, 0.6411, 0.3194], **THREE)
+        step = taut.accounting.twice_sampled_blocks(0.1, 1.0, [1.236, 0.6411, 0.3194], **THREE)
         length = math.hypot(1 / 1.236, 0.6 / 0.6411, 0.3 / 0.3194)
         plain = taut.gaussian(1 / length).poisson(0.1)
         assert step.rdp(6.0) == pytest.approx(plain.rdp(6.0), rel=1e-9)
@@ -118,31 +118,33 @@ class TestIdentities:
         sigmas = [1.2, 0.6, 0.3]
         more = list(sigmas)
         more[block] *= factor
-        loss, less = (taut.twice_sampled_blocks(0.1, 0.5, s, **THREE) for s in (sigmas, more))
+        loss, less = (
+            taut.accounting.twice_sampled_blocks(0.1, 0.5, s, **THREE) for s in (sigmas, more)
+        )
         assert less.rdp(float(order)) <= loss.rdp(float(order)) * (1 + 1e-12)
 
 
 class TestLoss:
     def test_geo_25_is_accounted_for(self):
         variances = [1.52774544, 0.41101354, 0.10200929]
-        step = taut.twice_sampled_blocks(0.1, 0.5, np.sqrt(variances).tolist(), **THREE)
+        step = taut.accounting.twice_sampled_blocks(0.1, 0.5, np.sqrt(variances).tolist(), **THREE)
         assert step.rdp(6.0) == pytest.approx(0.05, rel=1e-6)
 
     def test_json(self):
-        loss = 10 * taut.twice_sampled_blocks(0.1, 0.5, [1.2, 0.6, 0.3], **THREE)
+        loss = 10 * taut.accounting.twice_sampled_blocks(0.1, 0.5, [1.2, 0.6, 0.3], **THREE)
         assert taut.PrivacyLoss.from_json(loss.to_json()) == loss
         assert "twice_sampled_blocks(record_rate=0.1" in str(loss)
 
     def test_equal_compute_is_never_worse(self):
-        loss = 500 * taut.twice_sampled_blocks(0.05, 0.5, [1.2, 0.6, 0.3], **THREE)
-        plan = taut.equal_compute_plan(loss, 1e-5)
+        loss = 500 * taut.accounting.twice_sampled_blocks(0.05, 0.5, [1.2, 0.6, 0.3], **THREE)
+        plan = taut.accounting.equal_compute_plan(loss, 1e-5)
         assert plan.epsilon < plan.twice_epsilon
         length = math.hypot(1 / 1.2, 0.6 / 0.6, 0.3 / 0.3)
         assert plan.multiplier == pytest.approx(1 / (0.5 * length), rel=1e-12)
 
     def test_records_sampled_again(self):
-        loss = taut.twice_sampled_blocks(0.5, 0.5, [1.2, 0.6, 0.3], **THREE)
-        again = taut.twice_sampled_blocks(0.1, 0.5, [1.2, 0.6, 0.3], **THREE)
+        loss = taut.accounting.twice_sampled_blocks(0.5, 0.5, [1.2, 0.6, 0.3], **THREE)
+        again = taut.accounting.twice_sampled_blocks(0.1, 0.5, [1.2, 0.6, 0.3], **THREE)
         assert loss.poisson(0.2) == again
 
     def test_dominated_by_its_plain_release(self):
@@ -154,11 +156,13 @@ class TestLoss:
 class TestRefusals:
     def test_lengths_must_agree(self):
         with pytest.raises(ValueError, match="one number for every block"):
-            taut.twice_sampled_blocks(
+            taut.accounting.twice_sampled_blocks(
                 0.1, 0.5, [1.0], clips=[1.0, 2.0], clip_infs=[1.0, 2.0], dimensions=[1, 2]
             )
         with pytest.raises(ValueError, match="one number for every block"):
-            taut.twice_sampled_blocks(0.1, 0.5, [], clips=[], clip_infs=[], dimensions=[])
+            taut.accounting.twice_sampled_blocks(
+                0.1, 0.5, [], clips=[], clip_infs=[], dimensions=[]
+            )
 
     @pytest.mark.parametrize("name", ["sigmas", "clips", "clip_infs", "dimensions"])
     def test_numbers_must_be_positive(self, name):
@@ -166,17 +170,19 @@ class TestRefusals:
         values[name] = [0]
         sigmas = values.pop("sigmas")
         with pytest.raises(ValueError, match=name):
-            taut.twice_sampled_blocks(0.1, 0.5, sigmas, **values)
+            taut.accounting.twice_sampled_blocks(0.1, 0.5, sigmas, **values)
 
     def test_no_replace_one(self):
         with pytest.raises(UnsoundConfiguration, match="no theorem"):
-            taut.twice_sampled_blocks(0.1, 0.5, [1.0, 1.0, 1.0], adjacency="replace", **THREE)
+            taut.accounting.twice_sampled_blocks(
+                0.1, 0.5, [1.0, 1.0, 1.0], adjacency="replace", **THREE
+            )
 
 
 def test_calibration_follows_upper_bounds_alone():
     """Where nothing is known from below, the search still closes in on the budget."""
     found = taut.calibrate(
-        lambda z: 200 * taut.twice_sampled(0.05, 0.5, z, clip_inf=0.1, dimension=101),
+        lambda z: 200 * taut.accounting.twice_sampled(0.05, 0.5, z, clip_inf=0.1, dimension=101),
         epsilon=2.0,
         delta=1e-5,
     )
@@ -190,7 +196,10 @@ def test_both_relations_cost_as_much_as_the_worse_half(steps, delta, noise):
     """A half that is not asked because it cannot decide would not have decided."""
     sigmas = [noise * sigma for sigma in (1.236, 0.6411, 0.3194)]
     both, *halves = (
-        (steps * taut.twice_sampled_blocks(0.1, 0.5, sigmas, adjacency=relation, **THREE))
+        (
+            steps
+            * taut.accounting.twice_sampled_blocks(0.1, 0.5, sigmas, adjacency=relation, **THREE)
+        )
         for relation in ("add_remove", "add", "remove")
     )
     worse = max(half.epsilon_bounds(delta, 1e-3).upper for half in halves)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, make_dataclass
 import pytest
 
 import taut
+from taut.accounting import stability_release, variance_pair
 from taut.errors import UnsoundConfiguration
 
 # The classes of dp-accounting 0.6: attributes in order, and whether the package re-exports them.
@@ -202,9 +203,9 @@ class TestRefusals:
             taut.pure(1.0),
             taut.exponential(1.0),
             taut.discrete_gaussian(1.0),
-            taut.variance_pair(1.0, 2.0),
+            variance_pair(1.0, 2.0),
             taut.finite([0.5, 0.5], [0.25, 0.75]),
-            taut.stability_release(1.0, 1e-6),
+            stability_release(1.0, 1e-6),
             taut.from_profile({0.0: 0.1}),
             taut.discrete_laplace(2.0, 3, adjacency="replace"),
             taut.randomized_response(0.75),

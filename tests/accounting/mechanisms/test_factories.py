@@ -12,6 +12,7 @@ from oracles import accounting as oracles
 from oracles.engines import check_delta, check_epsilon
 
 import taut
+from taut.accounting import stability_release, variance_pair
 from taut.errors import UnsoundConfiguration
 
 EPSILONS = [0.0, 1e-9, 0.01, 0.3, 1.0, 2.5, 7.0, 30.0]
@@ -66,11 +67,11 @@ SINGLE = {
     ),
     "exponential": (taut.exponential(1.2), partial(oracles.exponential_delta, 1.2)),
     "variance, shrinking": (
-        taut.variance_pair(2.0, 1.0, adjacency="add"),
+        variance_pair(2.0, 1.0, adjacency="add"),
         partial(oracles.variance_delta, 2.0, 1.0),
     ),
     "variance, growing": (
-        taut.variance_pair(2.0, 1.0, adjacency="remove"),
+        variance_pair(2.0, 1.0, adjacency="remove"),
         partial(oracles.variance_delta, 1.0, 2.0),
     ),
     "finite": (
@@ -129,7 +130,7 @@ class TestLimits:
         assert (5 * taut.pure(0.0)).epsilon_bounds(0) == (0.0, 0.0)
 
     def test_equal_variances_are_free(self):
-        assert taut.variance_pair(2.0, 2.0).epsilon(0) == 0
+        assert variance_pair(2.0, 2.0).epsilon(0) == 0
 
     @pytest.mark.parametrize(
         ("loss", "expected"),
@@ -142,7 +143,7 @@ class TestLimits:
             (taut.pure(0.7), 0.7),
             (taut.approximate(0.7, 1e-9), math.inf),
             (taut.approximate(0.7, 0.0), 0.7),
-            (taut.stability_release(1.0, 1e-6), math.inf),
+            (stability_release(1.0, 1e-6), math.inf),
         ],
     )
     def test_delta_zero_is_the_pure_epsilon(self, loss, expected):
@@ -173,7 +174,7 @@ class TestLimits:
         assert 0 <= lower <= upper
 
     def test_stability_release_fails_with_half_of_its_delta(self):
-        loss = taut.stability_release(1.0, 1e-3)
+        loss = stability_release(1.0, 1e-3)
         assert loss.delta(20.0) == pytest.approx(5e-4, rel=1e-9)
         assert loss.epsilon(4e-4) == math.inf
 
@@ -190,14 +191,14 @@ POSITIVE_ARGUMENTS = {
     "discrete_gaussian-sigma": lambda x: taut.discrete_gaussian(x),
     "discrete_laplace-scale": lambda x: taut.discrete_laplace(x),
     "exponential-epsilon": lambda x: taut.exponential(x),
-    "variance_pair-sigma_p": lambda x: taut.variance_pair(x, 1.0),
-    "variance_pair-sigma_q": lambda x: taut.variance_pair(1.0, x),
-    "stability_release-epsilon": lambda x: taut.stability_release(x, 1e-3),
+    "variance_pair-sigma_p": lambda x: variance_pair(x, 1.0),
+    "variance_pair-sigma_q": lambda x: variance_pair(1.0, x),
+    "stability_release-epsilon": lambda x: stability_release(x, 1e-3),
 }
 PROBABILITY_ARGUMENTS = {
     "randomized_response-p": lambda x: taut.randomized_response(x),
     "approximate-delta": lambda x: taut.approximate(1.0, x),
-    "stability_release-delta": lambda x: taut.stability_release(1.0, x),
+    "stability_release-delta": lambda x: stability_release(1.0, x),
     "poisson-rate": lambda x: taut.gaussian(1.0).poisson(x),
 }
 COUNT_ARGUMENTS = {
@@ -260,7 +261,7 @@ class TestRefusals:
 
     def test_stability_without_failure(self):
         refuses(
-            lambda x: taut.stability_release(1.0, x),
+            lambda x: stability_release(1.0, x),
             0.0,
             ValueError,
             "delta must be greater than 0",
@@ -293,7 +294,7 @@ class TestRefusals:
         with pytest.raises(
             UnsoundConfiguration, match=r"variance_pair is not symmetric.*add_remove"
         ):
-            taut.variance_pair(1.0, 2.0, adjacency="replace")
+            variance_pair(1.0, 2.0, adjacency="replace")
 
     def test_discrete_gaussian_that_would_not_fit_into_memory(self):
         with pytest.raises(ValueError, match="divide sigma and sensitivity by a common unit"):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 import taut
+from taut.accounting import stability_release, variance_pair
 from taut.accounting._adjacency import Half
 from taut.accounting._releases.renyi_only import Renyi, divergences
 from taut.accounting._releases.sampled_renyi import FixedSizeRenyi, JointRenyi, PoissonRenyi
@@ -128,16 +129,16 @@ class TestSums:
 
     def test_split_route(self):
         # Infinite divergences leave the split only.
-        stability = taut.stability_release(1.0, 1e-9)
+        stability = stability_release(1.0, 1e-9)
         loss = stability + taut.from_rdp(lambda a: 0.01 * a)
-        heavy_tail = taut.variance_pair(2.0, 1.0) + taut.from_rdp({2: 0.1, 64: 1.0})
+        heavy_tail = variance_pair(2.0, 1.0) + taut.from_rdp({2: 0.1, 64: 1.0})
         assert math.isfinite(loss.epsilon(1e-5))
         assert "split" in str(heavy_tail.explain(1e-5).engine)
         assert math.isfinite(heavy_tail.epsilon(1e-5))
         assert heavy_tail.delta(30.0) < 1
 
     def test_split_is_the_sum_of_its_parts(self):
-        pair, curve = taut.variance_pair(2.0, 1.0), taut.from_rdp({2: 0.1, 64: 1.0})
+        pair, curve = variance_pair(2.0, 1.0), taut.from_rdp({2: 0.1, 64: 1.0})
         total = (pair + curve).epsilon(1e-5)
         assert total <= pair.epsilon(5e-6) + curve.epsilon(5e-6) + 1e-9
 

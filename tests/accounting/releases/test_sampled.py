@@ -14,6 +14,7 @@ from oracles import accounting as oracles
 from oracles.engines import check_delta, check_epsilon
 
 import taut
+from taut.accounting import variance_pair
 
 PARTS = 32
 
@@ -105,7 +106,7 @@ class TestPoisson:
             taut.laplace(1.0),
             taut.randomized_response(0.7),
             taut.discrete_gaussian(2.0),
-            taut.variance_pair(1.0, 2.0),
+            variance_pair(1.0, 2.0),
             taut.finite([1.0, 0.0], [0.5, 0.5]),
             taut.approximate(1.0, 1e-3),
         ],

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import taut
+from taut.accounting import mixed_gaussian
 from taut.audit import audit_observations, audit_plan
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments
@@ -54,7 +54,7 @@ def audited(runs, kind, *, sigma, width, rate, steps, delta, blocks=10, momentum
     sides = [
         mixed_runs(runs, kind, **setting, canary=canary, blocks=blocks) for canary in (False, True)
     ]
-    claimed = steps * taut.mixed_gaussian(sigma, width, rate=rate)
+    claimed = steps * mixed_gaussian(sigma, width, rate=rate)
     return audit_observations(*sides, claimed=claimed, delta=delta)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import taut
 from taut._base.rounding import round_down, round_up
+from taut.accounting import group_poisson
 from taut.errors import UnsoundConfiguration
 from taut.report import privacy_report
 from taut.report._document.blocks import inline_html, plain, unmarked
@@ -123,7 +124,7 @@ def test_course_grows_to_the_promise(data):
 
 def test_groups_cost_what_the_group_loss_does(data):
     found = {group["examples"]: group["epsilon"]["upper"] for group in data["groups"]}
-    pair = 20 * taut.group_poisson(1.0, 0.1, 2)
+    pair = 20 * group_poisson(1.0, 0.1, 2)
     assert found[2] == pair.epsilon(1e-3, tolerance=1e-2)
     assert data["epsilon"]["upper"] < found[2] < found[3] < found[10]
 

@@ -11,7 +11,7 @@ from scipy.stats import chi2
 from torch import nn
 from training.ranks import in_processes
 
-import taut
+from taut.accounting import sampled_mean_error
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
 from taut.training import (
@@ -142,14 +142,14 @@ class TestSum:
         found = torch.stack(found).double()
         exact = clipped.mean(0).double()
         error = ((found - exact) ** 2).sum(1)
-        expected = taut.sampled_mean_error(clipped.numpy(), rate)
+        expected = sampled_mean_error(clipped.numpy(), rate)
         assert float(error.mean()) == pytest.approx(expected, rel=0.08)
         deviations = (found.mean(0) - exact) / (found.std(0) / math.sqrt(len(found)) + 1e-12)
         assert float(deviations.abs().max()) < 4.5
 
     def test_geo_27(self):
         rows = [[1.0, 2.0], [0.5, -1.0], [0.0, 3.0]]
-        assert taut.sampled_mean_error(rows, 0.2) == pytest.approx(6.777777777777779)
+        assert sampled_mean_error(rows, 0.2) == pytest.approx(6.777777777777779)
 
     def test_no_masks_without_noise_for_them(self):
         net = nn.Linear(6, 1, bias=False)

@@ -10,6 +10,7 @@ from torch import nn
 from training.runs import data, model, weights
 
 import taut
+from taut.accounting import equal_compute_plan, twice_sampled
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments, Subspaces
 from taut.training import (
@@ -165,7 +166,7 @@ class TestHybrid:
 class TestPlan:
     def test_loss_is_that_of_twice_sampling(self):
         plan = plan_of()
-        step = taut.twice_sampled(0.25, 0.5, 1.0, clip_inf=0.25, dimension=1_000)
+        step = twice_sampled(0.25, 0.5, 1.0, clip_inf=0.25, dimension=1_000)
         assert plan.epsilon == pytest.approx((6 * step).epsilon(1e-3), rel=1e-9)
         assert plan.noise({"w": 12}).scales == (1.0,)
 
@@ -214,7 +215,7 @@ class TestPlan:
     def test_equal_compute_is_always_named(self):
         plan = plan_of()
         (note,) = plan.notes
-        plain = taut.equal_compute_plan(plan.loss, plan.delta)
+        plain = equal_compute_plan(plan.loss, plan.delta)
         assert plain.epsilon < plan.epsilon
         assert plain.epsilon <= plain.renyi_epsilon <= plain.twice_epsilon
         assert f"noise multiplier {plain.multiplier:.6g}" in note

@@ -52,8 +52,8 @@ def budget_for(epsilon: float, delta: float, *, method: str = "gdp") -> float:
         InfeasibleBudget: if no Renyi order proves anything at this epsilon.
 
     Example:
-        >>> import taut
-        >>> round(taut.budget_for(epsilon=1.0, delta=1e-5), 6)
+        >>> from taut.accounting import budget_for
+        >>> round(budget_for(epsilon=1.0, delta=1e-5), 6)
         0.035926
     """
     at, level = validate.non_negative(epsilon=epsilon), positive_delta(delta=delta)

@@ -42,8 +42,8 @@ class IndividualFilter:
     nothing drifts. Instances may be shared by threads.
 
     Example:
-        >>> import taut
-        >>> people = taut.IndividualFilter(epsilon=1.0, delta=1e-5, size=3)
+        >>> from taut.accounting import IndividualFilter
+        >>> people = IndividualFilter(epsilon=1.0, delta=1e-5, size=3)
         >>> people.charge([0.03, 0.01, 0.04])
         array([ True,  True, False])
         >>> people.charge(0.02)

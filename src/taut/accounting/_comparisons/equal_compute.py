@@ -81,9 +81,9 @@ def equal_compute_plan(
         ValueError: if ``loss`` is something else, or masks everything.
 
     Example:
-        >>> import taut
-        >>> step = taut.twice_sampled(0.02, 0.5, sigma=0.6, clip_inf=0.25, dimension=1000)
-        >>> plan = taut.equal_compute_plan(5000 * step, delta=1e-5)
+        >>> from taut.accounting import equal_compute_plan, twice_sampled
+        >>> step = twice_sampled(0.02, 0.5, sigma=0.6, clip_inf=0.25, dimension=1000)
+        >>> plan = equal_compute_plan(5000 * step, delta=1e-5)
         >>> plan.multiplier, plan.epsilon < plan.twice_epsilon
         (1.2, True)
     """

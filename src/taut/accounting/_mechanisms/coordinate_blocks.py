@@ -165,8 +165,8 @@ def twice_sampled_blocks(
         UnsoundConfiguration: for replace-one, which has no theorem.
 
     Example:
-        >>> import taut
-        >>> step = taut.twice_sampled_blocks(
+        >>> from taut.accounting import twice_sampled_blocks
+        >>> step = twice_sampled_blocks(
         ...     0.1, 0.5, [1.236, 0.6411, 0.3194],
         ...     clips=[1.0, 0.6, 0.3], clip_infs=[0.5, 0.15, 0.0375], dimensions=[50, 200, 750],
         ... )

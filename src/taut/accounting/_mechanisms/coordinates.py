@@ -221,8 +221,8 @@ def coordinatewise(
         UnsoundConfiguration: for replace-one, which has no theorem.
 
     Example:
-        >>> import taut
-        >>> step = taut.coordinatewise(0.01, sigma=0.5, clip_inf=0.25, dimension=1000)
+        >>> from taut.accounting import coordinatewise
+        >>> step = coordinatewise(0.01, sigma=0.5, clip_inf=0.25, dimension=1000)
         >>> round(step.rdp(8), 7)
         0.0018521
     """
@@ -267,8 +267,8 @@ def twice_sampled(
         UnsoundConfiguration: for replace-one, which has no theorem.
 
     Example:
-        >>> import taut
-        >>> step = taut.twice_sampled(0.02, 0.5, sigma=0.6, clip_inf=0.1, dimension=100_000)
+        >>> from taut.accounting import twice_sampled
+        >>> step = twice_sampled(0.02, 0.5, sigma=0.6, clip_inf=0.1, dimension=100_000)
         >>> round((5_000 * step).epsilon(delta=1e-5), 2)
         7.39
     """

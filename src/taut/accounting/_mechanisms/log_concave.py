@@ -129,9 +129,9 @@ def additive_noise(
 
     Example:
         >>> import numpy as np
-        >>> import taut
+        >>> from taut.accounting import additive_noise
         >>> logistic = lambda x: -x - 2 * np.log1p(np.exp(-x))
-        >>> loss = taut.additive_noise(
+        >>> loss = additive_noise(
         ...     logistic, reach=20.0, tail_curvature=1e-8, largest_order=4
         ... )
         >>> round(loss.rdp(2), 5)

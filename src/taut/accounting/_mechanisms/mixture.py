@@ -106,8 +106,8 @@ def mixture_of_gaussians(
         UnsoundConfiguration: under replace-one.
 
     Example:
-        >>> import taut
-        >>> loss = taut.mixture_of_gaussians([0.81, 0.18, 0.01], [0.0, 1.0, 2.0], sigma=1.0)
+        >>> from taut.accounting import mixture_of_gaussians
+        >>> loss = mixture_of_gaussians([0.81, 0.18, 0.01], [0.0, 1.0, 2.0], sigma=1.0)
         >>> round(loss.delta(epsilon=1.0), 6)
         0.003826
     """
@@ -153,8 +153,8 @@ def group_poisson(
     a black box is far looser (docs/theory/mixtures.md; Ganesh 2024).
 
     Example:
-        >>> import taut
-        >>> household = 1_000 * taut.group_poisson(sigma=1.0, rate=0.01, group_size=2)
+        >>> from taut.accounting import group_poisson
+        >>> household = 1_000 * group_poisson(sigma=1.0, rate=0.01, group_size=2)
         >>> round(household.epsilon(delta=1e-6), 1)
         4.6
     """

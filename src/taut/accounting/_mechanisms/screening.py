@@ -140,8 +140,8 @@ def noisy_screening(
         UnsoundConfiguration: for a sampled release under replace-one.
 
     Example:
-        >>> import taut
-        >>> loss = taut.noisy_screening(k=300, threshold=210, sigma=85, rate=0.25)
+        >>> from taut.accounting import noisy_screening
+        >>> loss = noisy_screening(k=300, threshold=210, sigma=85, rate=0.25)
         >>> loss
         <PrivacyLoss noisy_screening(k=300, threshold=210, sigma=85, rate=0.25); adjacency=add_remove>
     """  # noqa: E501
@@ -172,8 +172,8 @@ def noisy_vote(
     every vote.
 
     Example:
-        >>> import taut
-        >>> taut.noisy_vote(sigma=25).rdp(order=2) == 2 / 25**2
+        >>> from taut.accounting import noisy_vote
+        >>> noisy_vote(sigma=25).rdp(order=2) == 2 / 25**2
         True
     """
     relation = as_adjacency(adjacency)

@@ -229,8 +229,8 @@ def mixed_gaussian(
         UnsoundConfiguration: for replace-one with a sample, which has no theorem.
 
     Example:
-        >>> import taut
-        >>> step = taut.mixed_gaussian(0.335, 11.25, sensitivity_inf=0.1, rate=0.03)
+        >>> from taut.accounting import mixed_gaussian
+        >>> step = mixed_gaussian(0.335, 11.25, sensitivity_inf=0.1, rate=0.03)
         >>> round((3_400 * step).epsilon(delta=1e-5), 2)
         7.25
     """
@@ -269,8 +269,8 @@ def mixed_laplace(
         UnsoundConfiguration: for replace-one with a sample, which has no theorem.
 
     Example:
-        >>> import taut
-        >>> round(taut.mixed_laplace(1.0, 10.0).rdp(2), 6)
+        >>> from taut.accounting import mixed_laplace
+        >>> round(mixed_laplace(1.0, 10.0).rdp(2), 6)
         0.143511
     """
     largest = sensitivity if sensitivity_inf is None else sensitivity_inf

@@ -66,11 +66,15 @@ def samplers(
             plot_samplers(comparison, plot)
 
 
-def _mask(rate: float | None, clip_inf: float | None, dimension: int | None) -> "taut.Mask | None":
+def _mask(
+    rate: float | None, clip_inf: float | None, dimension: int | None
+) -> "taut.accounting.Mask | None":
     if rate is not None:
-        default = taut.Mask()
+        default = taut.accounting.Mask()
         bound = default.clip_inf if clip_inf is None else clip_inf
-        return taut.Mask(rate, bound, default.dimension if dimension is None else dimension)
+        return taut.accounting.Mask(
+            rate, bound, default.dimension if dimension is None else dimension
+        )
     if clip_inf is not None or dimension is not None:
         raise ValueError(
             "--clip-inf and --dimension are about twice sampling; add --mask-rate, such as "
@@ -79,7 +83,7 @@ def _mask(rate: float | None, clip_inf: float | None, dimension: int | None) -> 
     return None
 
 
-def _print_tables(comparison: "taut.SamplerComparison") -> None:
+def _print_tables(comparison: "taut.accounting.SamplerComparison") -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False)
@@ -89,7 +93,7 @@ def _print_tables(comparison: "taut.SamplerComparison") -> None:
         console.print(_table(comparison.others))
 
 
-def _table(runs: "tuple[taut.SampledRun, ...]") -> "Table":
+def _table(runs: "tuple[taut.accounting.SampledRun, ...]") -> "Table":
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0))

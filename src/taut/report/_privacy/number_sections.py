@@ -169,7 +169,7 @@ def groups_section(findings: Findings, unit: str) -> Section:
         Paragraph(
             f"If one {name} has several training examples, the promise to that {name} is weaker. "
             "These are certified too, for adding or removing all of them at once "
-            "(`taut.group_poisson`)."
+            "(`taut.accounting.group_poisson`)."
         ),
         Table(
             f"At δ = {number(findings.delta)}",

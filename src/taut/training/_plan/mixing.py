@@ -56,7 +56,7 @@ class ModelMix(Mixing):
         momentum: of released states, in [0, 1). It looks at nothing else, and so costs nothing.
 
     **Guarantee**: for a plan with Poisson sampling and add/remove adjacency, trained by
-    `PrivateTrainer`: `taut.mixed_gaussian(noise_multiplier, width, sensitivity_inf=1 /
+    `PrivateTrainer`: `taut.accounting.mixed_gaussian(noise_multiplier, width, sensitivity_inf=1 /
     sqrt(spread), rate=rate)` bounds the Renyi divergences of each step, for whoever sees all states
     (Xiao, Wan and Devadas 2022, Corollary 4.1, corrected). It needs u, the noisy gradients and the
     mixed states to stay secret, which the trainer takes care of; callbacks of your own that look at
@@ -114,8 +114,9 @@ class ModelMix(Mixing):
     ) -> MixingComparison:
         """Return what the noise costs beside Gaussian noise of the same epsilon.
 
-        Unlike `taut.compare_mixing`, which compares Renyi divergences alike, Gaussian noise is
-        accounted here as plans without mixing are, which is better: so a plan would find it.
+        Unlike `taut.accounting.compare_mixing`, which compares Renyi divergences alike, Gaussian
+        noise is accounted here as plans without mixing are, which is better: so a plan would find
+        it.
         """
         return _compared(self, noise_multiplier, sampling, max(steps, 1), delta)
 
