@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.optim import SGD, Optimizer
 
 from taut._base import validate
+from taut._base.public_vectors import Rows
 from taut._base.registry import Strategy
 from taut.comparison._settings import Settings
-from taut.noise._geometry.public_vectors import Rows
 from taut.training import (
     FlatClip,
     GroupClip,

@@ -10,8 +10,8 @@ import torch
 
 from taut._base import validate
 from taut._base.arrays import Matrix
+from taut._base.public_vectors import Rows
 from taut.noise import OneStep
-from taut.noise._geometry.public_vectors import Rows
 from taut.training import (
     BasisNoise,
     Clipping,

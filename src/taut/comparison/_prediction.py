@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from taut._base.public_vectors import Rows, public_rows
 from taut._base.rounding import round_up
 from taut.comparison._arms import Arm, ArmSkipped, arms_of
 from taut.comparison._markdown import markdown_table
@@ -13,7 +14,6 @@ from taut.comparison._noise_size import expected_step, noise_std
 from taut.comparison._settings import Settings
 from taut.errors import InfeasibleBudget
 from taut.noise import OneStep
-from taut.noise._geometry.public_vectors import Rows, public_rows
 from taut.training import Plan
 
 __all__ = ["ArmPrediction", "Prediction", "predict"]

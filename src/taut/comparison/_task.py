@@ -15,9 +15,9 @@ from torch.optim import SGD, Optimizer
 from torch.utils.data import Subset, TensorDataset, default_collate
 
 from taut._base import validate
+from taut._base.public_vectors import Rows
 from taut.comparison._arms import MakeOptimizer
 from taut.errors import UnsoundConfiguration
-from taut.noise._geometry.public_vectors import Rows
 from taut.training import public_gradients
 from taut.training._data.batches import inputs_and_targets
 from taut.training._data.per_example_loss import per_example

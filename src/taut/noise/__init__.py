@@ -5,22 +5,9 @@ noise and prove it; :func:`grouped_linf` has the least for pure promises; :func:
 draws it exactly, on a grid, from a cryptographically secure generator.
 """
 
+from taut._base.public_vectors import Provenance
 from taut.noise import clipping
 from taut.noise._disparity import Disparity, disparity, laplace_threshold, majorises
-from taut.noise._geometry.block_suggestion import BlockSuggestion
-from taut.noise._geometry.clip_advice import ClipNormAdvice, advise_clip_norm, estimate_kappa
-from taut.noise._geometry.clip_bias import (
-    ClipBias,
-    ClipBiasReport,
-    clipped_descent,
-    explore_clip_bias,
-)
-from taut.noise._geometry.one_step import OneStep, one_step
-from taut.noise._geometry.public_vectors import Provenance
-from taut.noise._geometry.reductions import low_rank_project, top_beta_mask, top_beta_sparsify
-from taut.noise._geometry.report import GeometryReport, geometry_report
-from taut.noise._geometry.second_moment import PrivateSecondMoment, private_second_moment
-from taut.noise._geometry.subspaces import Subspaces, public_subspaces
 from taut.noise._mechanisms.gaussian import GaussianNoise
 from taut.noise._mechanisms.grid_gaussian import GridGaussian, grid_gaussian
 from taut.noise._mechanisms.laplace import LaplaceNoise, laplace_with_scales
@@ -48,6 +35,19 @@ from taut.noise._sets.histogram import Histogram
 from taut.noise._sets.products import Product
 from taut.noise._sets.ranges import CentredRanges, Ranges
 from taut.noise._sets.sets import SensitivitySet, Source
+from taut.noise.geometry._block_suggestion import BlockSuggestion
+from taut.noise.geometry._clip_advice import ClipNormAdvice, advise_clip_norm, estimate_kappa
+from taut.noise.geometry._clip_bias import (
+    ClipBias,
+    ClipBiasReport,
+    clipped_descent,
+    explore_clip_bias,
+)
+from taut.noise.geometry._one_step import OneStep, one_step
+from taut.noise.geometry._reductions import low_rank_project, top_beta_mask, top_beta_sparsify
+from taut.noise.geometry._report import GeometryReport, geometry_report
+from taut.noise.geometry._second_moment import PrivateSecondMoment, private_second_moment
+from taut.noise.geometry._subspaces import Subspaces, public_subspaces
 
 __all__ = [
     "BlockSuggestion",

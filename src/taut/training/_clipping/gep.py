@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
+from taut._base.public_vectors import Rows, as_provenance, public_rows
 from taut.noise import L2Ball, Provenance, Subspaces, public_subspaces
-from taut.noise._geometry.public_vectors import Rows, as_provenance, public_rows
 from taut.training._clipping.hybrid import HybridClip
 from taut.training._clipping.refreshed import RefreshedClipping
 from taut.training._clipping.subspace_files import write_subspaces

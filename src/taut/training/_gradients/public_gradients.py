@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from taut.noise._geometry.public_vectors import Rows
+from taut._base.public_vectors import Rows
 from taut.training._gradients.materialised import Materialised
 from taut.training._gradients.suitable import check_model
 from taut.training._tensors.examples import LossFunction

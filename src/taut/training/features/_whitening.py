@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from taut._base import validate
+from taut._base.public_vectors import as_provenance
 from taut.noise import Provenance
-from taut.noise._geometry.public_vectors import as_provenance
 
 __all__ = ["PublicWhitening", "SignedRoot"]
 

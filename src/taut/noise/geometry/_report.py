@@ -12,18 +12,18 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector
-from taut.noise._geometry.block_suggestion import BlockSuggestion, suggest_blocks
-from taut.noise._geometry.public_vectors import (
+from taut._base.public_vectors import (
     Provenance,
     Rows,
     as_provenance,
     portions,
     public_rows,
 )
-from taut.noise._geometry.reductions import mean_magnitudes
-from taut.noise._geometry.second_moment import PrivateSecondMoment
-from taut.noise._geometry.subspaces import Subspaces, public_subspaces
 from taut.noise._sets.projections import row_norms
+from taut.noise.geometry._block_suggestion import BlockSuggestion, suggest_blocks
+from taut.noise.geometry._reductions import mean_magnitudes
+from taut.noise.geometry._second_moment import PrivateSecondMoment
+from taut.noise.geometry._subspaces import Subspaces, public_subspaces
 
 __all__ = ["GeometryReport", "geometry_report"]
 

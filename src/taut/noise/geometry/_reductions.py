@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector
-from taut.noise._geometry.public_vectors import Provenance, Rows, portions, public_rows
+from taut._base.public_vectors import Provenance, Rows, portions, public_rows
 from taut.noise._sets.projections import as_table
 from taut.noise._sets.sets import orthonormal
 

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector
+from taut._base.public_vectors import Provenance, public_rows
 from taut.accounting import Adjacency
 from taut.errors import AdjacencyMismatch, UnsoundConfiguration
-from taut.noise._geometry.public_vectors import Provenance, public_rows
 from taut.noise._mechanisms.gaussian import GaussianNoise
 from taut.noise._optimal.gaussian import optimal_gaussian
 from taut.noise._sets.blocks import Blocks

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut.noise._geometry.public_vectors import Provenance, portions, public_rows
+from taut._base.public_vectors import Provenance, portions, public_rows
 from taut.noise._sets.projections import row_norms
 
 __all__ = ["ClipNormAdvice", "advise_clip_norm", "estimate_kappa"]

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut.noise._geometry.public_vectors import Provenance, as_provenance, portions, public_rows
+from taut._base.public_vectors import Provenance, as_provenance, portions, public_rows
 from taut.noise._sets.projections import clip_l2, row_norms
 
 __all__ = ["ClipBias", "ClipBiasReport", "clipped_descent", "explore_clip_bias"]

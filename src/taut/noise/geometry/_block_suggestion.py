@@ -9,11 +9,11 @@ import numpy as np
 
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector
-from taut.noise._geometry.subspaces import Subspaces, random_rotation
 from taut.noise._optimal.gaussian import optimal_gaussian
 from taut.noise._sets.balls import L2Ball
 from taut.noise._sets.blocks import Blocks
 from taut.noise._sets.projections import row_norms
+from taut.noise.geometry._subspaces import Subspaces, random_rotation
 
 __all__ = ["BlockSuggestion", "suggest_blocks"]
 
