@@ -25,7 +25,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 from torch.utils.data import TensorDataset
 
-from taut.noise import Provenance, Subspaces
+from taut.noise.geometry import Provenance, Subspaces
 from taut.training import (
     Callback,
     FlatClip,

@@ -1,8 +1,9 @@
 """What a module says is public is exactly what it shows, and tools find it there."""
 
+import pickle
 import pkgutil
 from importlib import import_module
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import pytest
 
@@ -75,3 +76,36 @@ def test_private_name_is_an_attribute_error():
 def test_name_of_accounting_alone_says_where_it_is(name):
     with pytest.raises(AttributeError, match=f"it is taut.accounting.{name}$"):
         getattr(taut, name)
+
+
+@pytest.mark.parametrize(
+    ("room", "name", "home"),
+    [
+        ("taut", "fisher_information", "taut.accounting.diagnostics"),
+        ("taut.accounting", "fisher_information", "taut.accounting.diagnostics"),
+        ("taut.noise", "one_step", "taut.noise.geometry"),
+    ],
+)
+def test_name_of_a_submodule_says_where_it_is(room, name, home):
+    with pytest.raises(AttributeError, match=f"{room}' has no .* it is {home}.{name}$"):
+        getattr(import_module(room), name)
+
+
+@pytest.mark.parametrize("room", ["taut.accounting", "taut.noise"])
+def test_unknown_name_of_a_room_is_an_attribute_error(room):
+    with pytest.raises(AttributeError, match=r"has no attribute 'gausian'$"):
+        _ = import_module(room).gausian
+
+
+CLAIMED = [
+    pytest.param(getattr(import_module(module), name), module, id=f"{module}.{name}")
+    for module, name in NAMES
+    if module not in {"taut", "taut.cli"}
+    and isinstance(getattr(import_module(module), name), type | FunctionType)
+]
+
+
+@pytest.mark.parametrize(("value", "module"), CLAIMED)
+def test_public_name_shows_its_room(value, module):
+    assert value.__module__ == module
+    assert pickle.loads(pickle.dumps(value)) is value

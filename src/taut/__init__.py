@@ -105,8 +105,9 @@ if not TYPE_CHECKING:  # a type checker must still refuse names that do not exis
             value = getattr(accounting, name)
             globals()[name] = value
             return value
-        where = f"; it is taut.accounting.{name}" if name in accounting.__all__ else ""
-        raise AttributeError(f"module 'taut' has no attribute {name!r}{where}")
+        homes = (accounting, accounting.diagnostics)
+        hint = [f"; it is {home.__name__}.{name}" for home in homes if name in home.__all__]
+        raise AttributeError("".join([f"module 'taut' has no attribute {name!r}", *hint]))
 
     def __dir__() -> list[str]:
         return sorted([*__all__, *_ROOMS])

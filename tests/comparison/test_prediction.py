@@ -14,7 +14,8 @@ from taut.comparison import Arm, Group, Hybrid, Mix, Settings, predict
 from taut.comparison._arms import arms_of
 from taut.comparison._noise_size import clipped_gradients, noise_std
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
-from taut.noise import SeededForExperiments, one_step
+from taut.noise import SeededForExperiments
+from taut.noise.geometry import one_step
 from taut.training import FlatClip, GroupClip, ModelMix, Plan, PrivateGradient
 
 TASK = task()

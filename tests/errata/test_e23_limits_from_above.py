@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from taut.accounting import estimate_many_coordinates, twice_sampled
+from taut.accounting import twice_sampled
+from taut.accounting.diagnostics import estimate_many_coordinates
 
 
 def poisson(order, rate, cumulant):

@@ -6,7 +6,7 @@ import pytest
 from scipy.special import ndtr
 
 import taut
-from taut.accounting import data_dependent_gnmax, data_dependent_lnmax
+from taut.accounting.diagnostics import data_dependent_gnmax, data_dependent_lnmax
 
 
 def divergence(p, q, order):

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from taut.noise import LpIntersection, private_second_moment
+from taut.noise import LpIntersection
 from taut.noise.clipping import clip_l2_then_linf, project_l2_linf
+from taut.noise.geometry import private_second_moment
 from taut.noise.geometry._one_step import sampling_variance
 
 CHECKS = json.loads((Path(__file__).parent / "geometry_vectors.json").read_text(encoding="utf-8"))

@@ -1,6 +1,9 @@
 """Privacy losses: releases as values that add up, with certified bounds on every answer."""
 
-from taut.accounting import renyi
+from typing import TYPE_CHECKING
+
+from taut._base import surface
+from taut.accounting import diagnostics, renyi
 from taut.accounting._adjacency import (
     Adjacency,
     Half,
@@ -10,23 +13,13 @@ from taut.accounting._budgets.allowance import budget_for
 from taut.accounting._budgets.calibrate import Calibration, calibrate
 from taut.accounting._budgets.filters import PrivacyFilter, PrivacyOdometer, Remaining
 from taut.accounting._budgets.individual import IndividualFilter
-from taut.accounting._comparisons.data_dependent import (
-    DataDependent,
-    data_dependent_gnmax,
-    data_dependent_lnmax,
-    data_dependent_screening,
-)
 from taut.accounting._comparisons.equal_compute import (
     EqualComputePlan,
     equal_compute_plan,
-    estimate_many_coordinates,
-    sampled_mean_error,
 )
 from taut.accounting._comparisons.equal_variance import (
     MixingComparison,
     compare_mixing,
-    estimate_loss_moments,
-    fisher_information,
 )
 from taut.accounting._comparisons.samplers import (
     Mask,
@@ -70,7 +63,6 @@ __all__ = [
     "Adjacency",
     "Bounds",
     "Calibration",
-    "DataDependent",
     "EqualComputePlan",
     "Explanation",
     "Half",
@@ -90,17 +82,12 @@ __all__ = [
     "compare_mixing",
     "compare_samplers",
     "coordinatewise",
-    "data_dependent_gnmax",
-    "data_dependent_lnmax",
-    "data_dependent_screening",
+    "diagnostics",
     "discrete_gaussian",
     "discrete_laplace",
     "equal_compute_plan",
-    "estimate_loss_moments",
-    "estimate_many_coordinates",
     "exponential",
     "finite",
-    "fisher_information",
     "from_dp_event",
     "from_profile",
     "from_rdp",
@@ -115,7 +102,6 @@ __all__ = [
     "pure",
     "randomized_response",
     "renyi",
-    "sampled_mean_error",
     "screening_rdp",
     "stability_release",
     "to_dp_event",
@@ -124,3 +110,8 @@ __all__ = [
     "variance_pair",
     "zero",
 ]
+
+surface.claim(globals())
+
+if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
+    __getattr__ = surface.pointing(__name__, diagnostics=diagnostics.__all__)

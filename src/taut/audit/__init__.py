@@ -1,5 +1,6 @@
 """Audits: attacks on a claim, and what they prove about its epsilon."""
 
+from taut._base import surface
 from taut.audit._attacks.attack import Evidence
 from taut.audit._attacks.audit import audit_observations, audit_training
 from taut.audit._attacks.crafted import Craft, crafted
@@ -23,3 +24,5 @@ __all__ = [
     "crafted",
     "verify_statement",
 ]
+
+surface.claim(globals())

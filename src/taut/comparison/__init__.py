@@ -1,5 +1,6 @@
 """Methods side by side, at equal privacy and equally many gradients: predict, train, recommend."""
 
+from taut._base import surface
 from taut.comparison._arms import Arm, ArmSkipped, Group, Hybrid, Mix, Normalised, Plain, Twice
 from taut.comparison._compare import compare
 from taut.comparison._intervals import Interval
@@ -30,3 +31,5 @@ __all__ = [
     "compare",
     "predict",
 ]
+
+surface.claim(globals())

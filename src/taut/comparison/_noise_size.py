@@ -11,7 +11,7 @@ import torch
 from taut._base import validate
 from taut._base.arrays import Matrix
 from taut._base.public_vectors import Rows
-from taut.noise import OneStep
+from taut.noise.geometry import OneStep
 from taut.training import (
     BasisNoise,
     Clipping,
@@ -40,7 +40,7 @@ def noise_std(plan: Plan, sizes: Mapping[str, int]) -> float:
 def expected_step(name: str, plan: Plan, sizes: Mapping[str, int], public: Rows) -> OneStep:
     """Return what one step of the plan would do to gradients that look like the public ones.
 
-    As `taut.noise.one_step`, for the clipping of the plan itself and its number of examples.
+    As `taut.noise.geometry.one_step`, for the clipping of the plan and its number of examples.
     """
     rows = public.astype(np.float64)
     clipped = clipped_gradients(plan.clipping, rows, sizes)

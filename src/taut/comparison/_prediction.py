@@ -13,7 +13,7 @@ from taut.comparison._markdown import markdown_table
 from taut.comparison._noise_size import expected_step, noise_std
 from taut.comparison._settings import Settings
 from taut.errors import InfeasibleBudget
-from taut.noise import OneStep
+from taut.noise.geometry import OneStep
 from taut.training import Plan
 
 __all__ = ["ArmPrediction", "Prediction", "predict"]

@@ -2,11 +2,14 @@
 
 Sensitivity sets say by how much; :func:`optimal_gaussian` and :func:`optimal_laplace` find the
 noise and prove it; :func:`grouped_linf` has the least for pure promises; :func:`grid_gaussian`
-draws it exactly, on a grid, from a cryptographically secure generator.
+draws it exactly, on a grid, from a cryptographically secure generator. Beside them,
+`taut.noise.clipping` clips rows, and `taut.noise.geometry` looks at public vectors.
 """
 
-from taut._base.public_vectors import Provenance
-from taut.noise import clipping
+from typing import TYPE_CHECKING
+
+from taut._base import surface
+from taut.noise import clipping, geometry
 from taut.noise._disparity import Disparity, disparity, laplace_threshold, majorises
 from taut.noise._mechanisms.gaussian import GaussianNoise
 from taut.noise._mechanisms.grid_gaussian import GridGaussian, grid_gaussian
@@ -35,33 +38,15 @@ from taut.noise._sets.histogram import Histogram
 from taut.noise._sets.products import Product
 from taut.noise._sets.ranges import CentredRanges, Ranges
 from taut.noise._sets.sets import SensitivitySet, Source
-from taut.noise.geometry._block_suggestion import BlockSuggestion
-from taut.noise.geometry._clip_advice import ClipNormAdvice, advise_clip_norm, estimate_kappa
-from taut.noise.geometry._clip_bias import (
-    ClipBias,
-    ClipBiasReport,
-    clipped_descent,
-    explore_clip_bias,
-)
-from taut.noise.geometry._one_step import OneStep, one_step
-from taut.noise.geometry._reductions import low_rank_project, top_beta_mask, top_beta_sparsify
-from taut.noise.geometry._report import GeometryReport, geometry_report
-from taut.noise.geometry._second_moment import PrivateSecondMoment, private_second_moment
-from taut.noise.geometry._subspaces import Subspaces, public_subspaces
 
 __all__ = [
-    "BlockSuggestion",
     "Blocks",
     "Box",
     "CentredRanges",
     "Certificate",
-    "ClipBias",
-    "ClipBiasReport",
-    "ClipNormAdvice",
     "Disparity",
     "FiniteSet",
     "GaussianNoise",
-    "GeometryReport",
     "GridGaussian",
     "GroupedNoise",
     "Histogram",
@@ -74,11 +59,8 @@ __all__ = [
     "MaskedNoise",
     "NoiseMechanism",
     "NoiseOption",
-    "OneStep",
     "Polytope",
-    "PrivateSecondMoment",
     "Product",
-    "Provenance",
     "RandomSource",
     "Ranges",
     "Recommendation",
@@ -87,34 +69,28 @@ __all__ = [
     "SensitivitySet",
     "Source",
     "StaircaseNoise",
-    "Subspaces",
-    "advise_clip_norm",
-    "clipped_descent",
     "clipping",
     "default_generator",
     "discrete_gaussian_noise",
     "discrete_laplace_noise",
     "disparity",
-    "estimate_kappa",
-    "explore_clip_bias",
     "gaussian_with_covariance",
     "gaussian_with_scales",
-    "geometry_report",
+    "geometry",
     "grid_gaussian",
     "grouped_linf",
     "integer_laplace",
     "laplace_threshold",
     "laplace_with_scales",
-    "low_rank_project",
     "majorises",
-    "one_step",
     "optimal_gaussian",
     "optimal_laplace",
     "optimal_masked_noise",
-    "private_second_moment",
-    "public_subspaces",
     "recommend",
     "staircase",
-    "top_beta_mask",
-    "top_beta_sparsify",
 ]
+
+surface.claim(globals())
+
+if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
+    __getattr__ = surface.pointing(__name__, geometry=geometry.__all__)

@@ -1,5 +1,6 @@
 """Privacy reports, and pictures of losses, noise, geometry and comparisons."""
 
+from taut._base import surface
 from taut.report._plots.clip_bias import plot_clip_bias
 from taut.report._plots.comparison import plot_comparison
 from taut.report._plots.geometry import plot_geometry
@@ -18,3 +19,5 @@ __all__ = [
     "plot_samplers",
     "privacy_report",
 ]
+
+surface.claim(globals())

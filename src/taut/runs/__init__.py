@@ -1,5 +1,6 @@
 """Training runs from the outside: what one can afford, one from a file, one that goes on."""
 
+from taut._base import surface
 from taut.runs._config import RunConfig
 from taut.runs._run import PreparedRun, RunOutcome, prepare, resume, train
 from taut.runs._sweep import PlanSweep, SweptPlan, sweep_plan
@@ -15,3 +16,5 @@ __all__ = [
     "sweep_plan",
     "train",
 ]
+
+surface.claim(globals())

@@ -37,7 +37,7 @@ def read_table(section: type[Section], table: object, where: str) -> Section:
     """
     if not isinstance(table, Mapping):
         raise ValueError(f"{where} must be a table, got {table!r}")
-    hints = get_type_hints(section)
+    hints = get_type_hints(section.__init__)  # its globals are those of the defining module
     known = {field.name: field for field in fields(section)}  # type: ignore[arg-type]
     values = {}
     for key, value in table.items():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from taut.audit import audit_loop, audit_plan, crafted
-from taut.noise import Subspaces
+from taut.noise.geometry import Subspaces
 from taut.training import HybridClip, L2LInfClip, Plan, TwiceSampling
 from taut.training._sampling.masks import Masks
 

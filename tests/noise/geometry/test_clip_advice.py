@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from taut.errors import UnsoundConfiguration
-from taut.noise import advise_clip_norm, clipped_descent, estimate_kappa, explore_clip_bias
+from taut.noise.geometry import advise_clip_norm, clipped_descent, estimate_kappa, explore_clip_bias
 
 SETTING = {"examples": 50_000, "epsilon": 8.0, "delta": 1e-5, "parameters": 270_000}
 OPTIMA = np.array([[-20.0], [-10.0], [90.0]])

@@ -7,14 +7,8 @@ import numpy as np
 import pytest
 
 from taut.errors import AdjacencyMismatch, UnsoundConfiguration
-from taut.noise import (
-    Blocks,
-    L2Ball,
-    SeededForExperiments,
-    one_step,
-    optimal_gaussian,
-    public_subspaces,
-)
+from taut.noise import Blocks, L2Ball, SeededForExperiments, optimal_gaussian
+from taut.noise.geometry import one_step, public_subspaces
 
 RANDOM = np.random.default_rng(0)
 VECTORS = 0.2 + RANDOM.standard_normal((120, 25)) * np.repeat([1.0, 0.1], [5, 20])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taut.errors import UnsoundConfiguration
-from taut.noise import low_rank_project, public_subspaces, top_beta_mask, top_beta_sparsify
+from taut.noise.geometry import low_rank_project, public_subspaces, top_beta_mask, top_beta_sparsify
 
 PUBLIC = np.random.default_rng(0).standard_normal((30, 10)) * np.arange(1, 11)
 

@@ -9,12 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taut.errors import UnsoundConfiguration
-from taut.noise import (
-    SeededForExperiments,
-    geometry_report,
-    optimal_gaussian,
-    private_second_moment,
-)
+from taut.noise import SeededForExperiments, optimal_gaussian
+from taut.noise.geometry import geometry_report, private_second_moment
 
 
 def decaying(count=400, dimension=60, power=1.0, seed=0):

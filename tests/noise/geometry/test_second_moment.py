@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut.noise import L2Ball, SeededForExperiments, private_second_moment
+from taut.noise import L2Ball, SeededForExperiments
 from taut.noise._exact.release import RoundedNoise
+from taut.noise.geometry import private_second_moment
 
 ROWS = np.random.default_rng(0).standard_normal((50, 6))
 MOMENT = private_second_moment(ROWS, 2.0, 1.0, 1e-6)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taut.errors import UnsoundConfiguration
-from taut.noise import Provenance, optimal_gaussian, public_subspaces
+from taut.noise import optimal_gaussian
+from taut.noise.geometry import Provenance, public_subspaces
 
 
 def vectors(count, dimension, values, seed=0, dtype=np.float64):

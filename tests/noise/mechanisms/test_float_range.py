@@ -18,10 +18,10 @@ from taut.noise import (
     laplace_with_scales,
     optimal_gaussian,
     optimal_laplace,
-    private_second_moment,
     recommend,
     staircase,
 )
+from taut.noise.geometry import private_second_moment
 
 MAKERS = {
     "gaussian": lambda s: optimal_gaussian(s, epsilon=1.0, delta=1e-6),

@@ -28,10 +28,10 @@ from taut.noise import (
     grouped_linf,
     optimal_gaussian,
     optimal_laplace,
-    private_second_moment,
     staircase,
 )
 from taut.noise._sets.projections import project_l2_box
+from taut.noise.geometry import private_second_moment
 
 INF = math.inf
 LARGEST = float(np.finfo(np.float64).max)

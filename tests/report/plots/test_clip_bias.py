@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from taut.noise import explore_clip_bias
+from taut.noise.geometry import explore_clip_bias
 from taut.report import plot_clip_bias
 
 

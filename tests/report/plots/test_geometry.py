@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from taut.noise import geometry_report, private_second_moment
+from taut.noise.geometry import geometry_report, private_second_moment
 from taut.report import plot_geometry
 
 ROWS = np.random.default_rng(0).standard_normal((60, 20)) / np.arange(1, 21)

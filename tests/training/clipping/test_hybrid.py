@@ -12,7 +12,8 @@ from torch import nn
 from training.runs import data, model, plan
 
 from taut.errors import UnsoundConfiguration
-from taut.noise import SeededForExperiments, Subspaces, optimal_gaussian, public_subspaces
+from taut.noise import SeededForExperiments, optimal_gaussian
+from taut.noise.geometry import Subspaces, public_subspaces
 from taut.training import (
     BasisNoise,
     Clipping,

@@ -14,7 +14,8 @@ from training.ranks import in_processes
 from training.runs import data, model, plan, weights
 
 from taut.errors import UnsoundConfiguration
-from taut.noise import SeededForExperiments, public_subspaces
+from taut.noise import SeededForExperiments
+from taut.noise.geometry import public_subspaces
 from taut.training import (
     Callback,
     FlatClip,

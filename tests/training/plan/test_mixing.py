@@ -18,7 +18,8 @@ from training.ranks import in_processes
 from training.runs import data, model, plan, sgd, weights
 
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
-from taut.noise import SeededForExperiments, Subspaces
+from taut.noise import SeededForExperiments
+from taut.noise.geometry import Subspaces
 from taut.training import (
     Callback,
     FixedSizeSampling,

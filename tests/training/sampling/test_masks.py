@@ -11,7 +11,7 @@ from scipy.stats import chi2
 from torch import nn
 from training.ranks import in_processes
 
-from taut.accounting import sampled_mean_error
+from taut.accounting.diagnostics import sampled_mean_error
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
 from taut.training import (

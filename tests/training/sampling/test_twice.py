@@ -12,7 +12,8 @@ from training.runs import data, model, weights
 import taut
 from taut.accounting import equal_compute_plan, twice_sampled
 from taut.errors import UnsoundConfiguration
-from taut.noise import SeededForExperiments, Subspaces
+from taut.noise import SeededForExperiments
+from taut.noise.geometry import Subspaces
 from taut.training import (
     Callback,
     FlatClip,

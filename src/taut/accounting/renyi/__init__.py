@@ -14,6 +14,7 @@ Where a dominating pair is known, the losses of :mod:`taut` prove more; this is 
 by their Renyi divergences alone, for comparison, and for checking published numbers.
 """
 
+from taut._base import surface
 from taut.accounting.renyi._baselines import (
     abadi_moments,
     advanced_composition,
@@ -56,3 +57,5 @@ __all__ = [
     "tcdp",
     "zcdp",
 ]
+
+surface.claim(globals())

@@ -15,7 +15,7 @@ from taut._base.rounding import round_up
 from taut.accounting import PrivacyLoss, gaussian
 from taut.audit._statements.keys import misspelt, not_checked, unknown
 from taut.audit._statements.stated import Stated, claimed_delta, claimed_number, read_loss
-from taut.noise import Provenance, Subspaces
+from taut.noise.geometry import Provenance, Subspaces
 from taut.training import Plan
 from taut.training._clipping.subspace_files import to_json
 from taut.training._ledger.statement_words import TrainingWords, differences

@@ -87,7 +87,7 @@ def advise_clip_norm(
         ValueError: for numbers out of range.
 
     Example:
-        >>> from taut.noise import advise_clip_norm
+        >>> from taut.noise.geometry import advise_clip_norm
         >>> advice = advise_clip_norm(
         ...     1.0, examples=50_000, epsilon=8.0, delta=1e-5, parameters=270_000
         ... )
@@ -146,7 +146,7 @@ def estimate_kappa(vectors: ArrayLike, *, provenance: Provenance | str) -> float
 
     Example:
         >>> import numpy as np
-        >>> from taut.noise import estimate_kappa
+        >>> from taut.noise.geometry import estimate_kappa
         >>> lengths = np.random.default_rng(0).exponential(2.0, size=4000)
         >>> signs = np.where(np.arange(4000) % 2 == 0, 1.0, -1.0)
         >>> round(estimate_kappa((signs * lengths)[:, None], provenance="public"), 1)

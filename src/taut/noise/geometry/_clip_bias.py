@@ -107,7 +107,7 @@ def explore_clip_bias(
         Losses (w - x)² / 2 with x = -20, -10, 90 have the gradients w - x; at w = 0, gradients
         clipped to 1 point away from the optimum (Xiao, Wan and Devadas 2022, Example 3.1).
 
-        >>> from taut.noise import explore_clip_bias
+        >>> from taut.noise.geometry import explore_clip_bias
         >>> report = explore_clip_bias([[20.0], [10.0], [-90.0]], [1.0, 100.0], provenance="public")
         >>> print(*(row.cosine for row in report.rows))
         -1.0 1.0
@@ -164,7 +164,7 @@ def clipped_descent(
         ValueError: if the end is not reached within the tolerance.
 
     Example:
-        >>> from taut.noise import clipped_descent
+        >>> from taut.noise.geometry import clipped_descent
         >>> points = [[-20.0], [-10.0], [90.0]]
         >>> ends = [clipped_descent(points, c, provenance="public") for c in (1, 10, 40, 60, 80)]
         >>> print(*(round(float(end[0]), 6) for end in ends))

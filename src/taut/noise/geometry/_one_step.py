@@ -90,7 +90,8 @@ def one_step(
 
     Example:
         >>> import numpy as np
-        >>> from taut.noise import Blocks, L2Ball, one_step
+        >>> from taut.noise import Blocks, L2Ball
+        >>> from taut.noise.geometry import one_step
         >>> spread = np.array([2.0] * 2 + [0.1] * 18)
         >>> vectors = 0.1 + spread * np.random.default_rng(0).normal(size=(500, 20))
         >>> sets = {"ball": L2Ball(20, 3.0), "blocks": Blocks([2, 18], l2=[2.9, 0.75])}

@@ -30,7 +30,7 @@ def top_beta_mask(
         provenance: ``"public"`` or ``"released"``, see `Provenance`.
 
     Example:
-        >>> from taut.noise import top_beta_mask, top_beta_sparsify
+        >>> from taut.noise.geometry import top_beta_mask, top_beta_sparsify
         >>> mask = top_beta_mask([[3, 0, -2, 1], [2, 1, 2, 0]], 0.5, provenance="public")
         >>> top_beta_sparsify([[1, 2, 3, 4]], mask)
         array([[1., 0., 3., 0.]])

@@ -196,7 +196,7 @@ def geometry_report(
 
     Example:
         >>> import numpy as np
-        >>> from taut.noise import geometry_report
+        >>> from taut.noise.geometry import geometry_report
         >>> public = np.random.default_rng(0).normal(size=(400, 100)) / np.arange(1, 101)
         >>> report = geometry_report(public, provenance="public", clip=1.0)
         >>> suggestion = report.suggest()

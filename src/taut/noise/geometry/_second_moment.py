@@ -127,7 +127,7 @@ def private_second_moment(
             a clip whose fourth power leaves floating point.
 
     Example:
-        >>> from taut.noise import private_second_moment
+        >>> from taut.noise.geometry import private_second_moment
         >>> moment = private_second_moment([[1.0, 0.0], [0.0, 2.0]], 1.0, epsilon=1.0, delta=1e-6)
         >>> round(moment.diagonal_scale, 6), round(moment.off_diagonal_scale, 6)
         (4.224679, 2.987299)

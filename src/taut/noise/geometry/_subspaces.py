@@ -138,7 +138,8 @@ def public_subspaces(
 
     Example:
         >>> import numpy as np
-        >>> from taut.noise import optimal_gaussian, public_subspaces
+        >>> from taut.noise import optimal_gaussian
+        >>> from taut.noise.geometry import public_subspaces
         >>> public = np.random.default_rng(0).normal(size=(200, 50)) / np.arange(1, 51)
         >>> spaces = public_subspaces(public, [3, 5], provenance="public")
         >>> spaces.ranks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from taut.noise import ClipBiasReport
+from taut.noise.geometry import ClipBiasReport
 from taut.report._plots.figure import new_figure
 
 __all__ = ["plot_clip_bias"]
@@ -16,7 +16,7 @@ def plot_clip_bias(report: ClipBiasReport, path: Path | str) -> None:
     """Draw direction, bias and the share of clipped vectors over the clipping norm.
 
     Args:
-        report: from :func:`taut.noise.explore_clip_bias`.
+        report: from :func:`taut.noise.geometry.explore_clip_bias`.
         path: where to save; the suffix decides the format, such as ``.png`` or ``.svg``.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taut.noise import GeometryReport
+from taut.noise.geometry import GeometryReport
 from taut.report._plots.figure import new_figure
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def plot_geometry(report: GeometryReport, path: Path | str) -> None:
     """Draw what coordinates and directions leave, how vectors spread, and the spectrum.
 
     Args:
-        report: from :func:`taut.noise.geometry_report`.
+        report: from :func:`taut.noise.geometry.geometry_report`.
         path: where to save; the suffix decides the format, such as ``.png`` or ``.svg``.
 
     Raises:

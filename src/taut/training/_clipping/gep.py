@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.public_vectors import Rows, as_provenance, public_rows
-from taut.noise import L2Ball, Provenance, Subspaces, public_subspaces
+from taut.noise import L2Ball
+from taut.noise.geometry import Provenance, Subspaces, public_subspaces
 from taut.training._clipping.hybrid import HybridClip
 from taut.training._clipping.refreshed import RefreshedClipping
 from taut.training._clipping.subspace_files import write_subspaces

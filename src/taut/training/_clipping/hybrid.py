@@ -17,7 +17,8 @@ from torch import Tensor
 
 from taut._base import validate
 from taut.errors import UnsoundConfiguration
-from taut.noise import Blocks, Provenance, Subspaces, optimal_gaussian, public_subspaces
+from taut.noise import Blocks, optimal_gaussian
+from taut.noise.geometry import Provenance, Subspaces, public_subspaces
 from taut.training._clipping.clipping import EntryBlock, RowClipping
 from taut.training._clipping.subspace_files import (
     from_json,
@@ -76,7 +77,7 @@ class HybridClip(RowClipping):
 
     Example:
         >>> import numpy as np
-        >>> from taut.noise import public_subspaces
+        >>> from taut.noise.geometry import public_subspaces
         >>> from taut.training import HybridClip
         >>> public = np.random.default_rng(0).normal(size=(40, 12)) / np.arange(1, 13)
         >>> spaces = public_subspaces(public, [2], provenance="public")
@@ -386,7 +387,7 @@ def _as_subspaces(given: Any) -> Subspaces:
         return read_subspaces(given)
     raise validate.WrongType(
         f"subspaces must be Subspaces or a file of them, got subspaces={given!r}; try "
-        "taut.noise.public_subspaces(...)"
+        "taut.noise.geometry.public_subspaces(...)"
     )
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from taut._base.plain_arrays import read_arrays
 from taut._base.public_vectors import as_provenance
-from taut.noise import Subspaces
 from taut.noise._sets.sets import orthonormal
+from taut.noise.geometry import Subspaces
 
 __all__ = ["from_json", "read_subspaces", "to_json", "write_subspaces"]
 

@@ -38,7 +38,8 @@ class Basis:
         if not defect <= _DEFECT:
             raise ValueError(
                 f"subspaces must have an orthonormal basis, got a defect |VᵀV - I| of {defect:.3g};"
-                " make them by taut.noise.public_subspaces, or orthonormalise by numpy.linalg.qr"
+                " make them by taut.noise.geometry.public_subspaces, or orthonormalise by "
+                "numpy.linalg.qr"
             )
 
     def _defect(self) -> float:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from taut._base import validate
 from taut._base.public_vectors import as_provenance
-from taut.noise import Provenance
+from taut.noise.geometry import Provenance
 
 __all__ = ["PublicWhitening", "SignedRoot"]
 
@@ -41,7 +41,7 @@ class PublicWhitening(nn.Module):
     Args:
         mean: of every channel.
         matrix: what centred channels are multiplied with.
-        provenance: why neither is a secret, see `taut.noise.Provenance`.
+        provenance: why neither is a secret, see `taut.noise.geometry.Provenance`.
 
     **Guarantee**: a fixed linear map of each example's features. It costs no privacy if mean and
     matrix do not depend on private examples; made from *private* ones they are releases without

@@ -1,5 +1,6 @@
 """Small models that train well with privacy: no layer mixes examples, gradients stay bounded."""
 
+from taut._base import surface
 from taut.training._gradients.layers.standardised import StandardisedConv2d
 from taut.training.models._digits import TanhCNN, mlp
 from taut.training.models._feature_cnn import FeatureCNN
@@ -17,3 +18,5 @@ __all__ = [
     "WideResNet",
     "mlp",
 ]
+
+surface.claim(globals())
