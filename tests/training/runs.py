@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from taut.noise import SeededForExperiments
 from taut.training import FlatClip, IndependentNoise, Plan, make_private
-from taut.training._parallel.randomness import split
+from taut.training._noise.generators import split
 
 EXAMPLES, FEATURES, CLASSES = 60, 5, 3
 

@@ -15,11 +15,11 @@ from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments, default_generator
 from taut.training._data.fetching import empty_batch, whole_tensors
 from taut.training._data.loader_checks import check_replaceable, check_size, fitted, refuse_loader
-from taut.training._parallel.processes import Processes
-from taut.training._parallel.randomness import checked
+from taut.training._noise.generators import checked
 from taut.training._plan.plan import Plan
 from taut.training._sampling.sampling import Indices, Sampling
 from taut.training._tensors.examples import Collate, length
+from taut.training._tensors.processes import Processes
 
 __all__ = ["MicroBatch", "PrivateLoader", "check_sampler"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from taut.training._ledger.ledger import RunLedger
-from taut.training._parallel.processes import Processes
 from taut.training._plan.plan import Plan
+from taut.training._tensors.processes import Processes
 
 __all__ = ["SharedLedger"]
 

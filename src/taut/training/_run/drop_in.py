@@ -19,8 +19,7 @@ from taut.training._data.loader import MicroBatch, PrivateLoader
 from taut.training._data.loader_batches import LoaderBatches
 from taut.training._ledger.ledger import RunLedger
 from taut.training._ledger.shared import SharedLedger
-from taut.training._parallel.randomness import split
-from taut.training._parallel.reduction import unwrapped
+from taut.training._noise.generators import split
 from taut.training._plan.plan import Plan
 from taut.training._run.opacus_arguments import OpacusArguments, clipping_of, settle
 from taut.training._run.private_optimizer import PrivateOptimizer
@@ -28,6 +27,7 @@ from taut.training._sampling.sampling import Sampling
 from taut.training._step.optimizer_checks import check_optimizer
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._step.recorded_passes import check_detached
+from taut.training._step.reduction import unwrapped
 
 __all__ = ["make_private", "make_private_with_epsilon"]
 

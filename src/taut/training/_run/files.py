@@ -14,8 +14,8 @@ from taut.training._ledger.ledger import RunLedger
 from taut.training._ledger.record import RunRecord
 from taut.training._ledger.result import TrainingResult
 from taut.training._ledger.shared import SharedLedger
-from taut.training._parallel.processes import Processes
 from taut.training._plan.plan import Plan
+from taut.training._tensors.processes import Processes
 
 __all__ = ["RunFiles"]
 

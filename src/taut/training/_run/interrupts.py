@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Self
 
 import torch
 
-from taut.training._parallel.processes import Processes
+from taut.training._tensors.processes import Processes
 
 __all__ = ["Interrupts", "leave_interrupts_to_parent"]
 

@@ -14,9 +14,9 @@ from torch.optim import SGD, Optimizer
 from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource
-from taut.training._parallel.processes import Processes
 from taut.training._plan.mixing import ModelMix
 from taut.training._plan.plan import Plan
+from taut.training._tensors.processes import Processes
 
 __all__ = ["MixedSGD", "mixed"]
 

@@ -25,9 +25,7 @@ from taut.training._gradients.tape import Backend
 from taut.training._ledger.ledger import RunLedger
 from taut.training._ledger.record import RunRecord, checked_names
 from taut.training._ledger.result import TrainingResult
-from taut.training._parallel.processes import Processes
-from taut.training._parallel.randomness import split
-from taut.training._parallel.reduction import refuse_for_shards, unwrapped
+from taut.training._noise.generators import split
 from taut.training._plan.plan import Plan
 from taut.training._run.evaluation import Evaluation, evaluate
 from taut.training._run.files import RunFiles
@@ -43,7 +41,9 @@ from taut.training._step.dropped_examples import warn_of_dropped
 from taut.training._step.optimizer_checks import optimizer_of, scheduler_of
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._step.recorded_passes import check_detached
+from taut.training._step.reduction import refuse_for_shards, unwrapped
 from taut.training._tensors.examples import Collate, LossFunction
+from taut.training._tensors.processes import Processes
 
 __all__ = ["PrivateTrainer"]
 

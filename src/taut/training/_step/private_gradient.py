@@ -23,13 +23,13 @@ from taut.training._gradients.self_check import check_examples, check_losses, su
 from taut.training._gradients.suitable import check_model
 from taut.training._gradients.tape import Backend, NotExamples, Tape, tape_for
 from taut.training._noise.step_noise import StepNoise
-from taut.training._parallel.processes import Processes
-from taut.training._parallel.reduction import Sharded, reduction_for, unwrapped
 from taut.training._sampling.masks import Masks
 from taut.training._step.clipped_sum import VotingSum, clipped_sum
 from taut.training._step.fitting_noise import checked_noise
 from taut.training._step.optimizer_checks import check_parameters
+from taut.training._step.reduction import Sharded, reduction_for, unwrapped
 from taut.training._tensors.examples import LossFunction, apply, batch_size
+from taut.training._tensors.processes import Processes
 
 __all__ = ["PrivateGradient"]
 

@@ -18,7 +18,7 @@ from torch import distributed as dist
 
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource
-from taut.training._parallel.processes import Processes
+from taut.training._tensors.processes import Processes
 
 __all__ = ["Reduction", "Sharded", "reduction_for", "refuse_for_shards", "unwrapped"]
 

@@ -37,7 +37,7 @@ from taut.training import (
     SharedLedger,
     make_private,
 )
-from taut.training._parallel.processes import CommonBits, Processes
+from taut.training._tensors.processes import CommonBits, Processes
 
 # One worker, so that what the processes do is done once.
 pytestmark = pytest.mark.xdist_group("distributed")

@@ -1,1 +1,0 @@
-"""Several processes: who they are, how they agree, how sums are added once."""
