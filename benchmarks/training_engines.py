@@ -50,7 +50,8 @@ class Taut(Engine):
     name = "taut"
 
     def prepare(self) -> None:
-        from taut.training import FlatClip, PrivateGradient
+        from taut.training import FlatClip
+        from taut.training.extend import PrivateGradient
 
         super().prepare()
         self.gradient = PrivateGradient(

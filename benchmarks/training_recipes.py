@@ -27,7 +27,8 @@ from training_data import Data, load
 from taut.comparison._intervals import mean_interval
 from taut.comparison._markdown import markdown_table
 from taut.noise import SeededForExperiments
-from taut.training import Clipping, FlatClip, Plan, PrivateTrainer
+from taut.training import FlatClip, Plan, PrivateTrainer
+from taut.training.extend import Clipping
 from taut.training.models import FeatureCNN, LinearProbe, TanhCNN
 
 REMARK = """Accuracies on the test set at delta 1e-5, add/remove one record, Poisson samples,

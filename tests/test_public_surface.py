@@ -84,6 +84,8 @@ def test_name_of_accounting_alone_says_where_it_is(name):
         ("taut", "fisher_information", "taut.accounting.diagnostics"),
         ("taut.accounting", "fisher_information", "taut.accounting.diagnostics"),
         ("taut.noise", "one_step", "taut.noise.geometry"),
+        ("taut.training", "Clipping", "taut.training.extend"),
+        ("taut.comparison", "Plain", "taut.comparison.arms"),
     ],
 )
 def test_name_of_a_submodule_says_where_it_is(room, name, home):

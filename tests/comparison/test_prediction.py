@@ -10,13 +10,15 @@ from torch.utils.data import Subset, TensorDataset
 
 import taut
 from taut.accounting import compare_mixing
-from taut.comparison import Arm, Group, Hybrid, Mix, Settings, predict
-from taut.comparison._arms import arms_of
+from taut.comparison import Settings, predict
 from taut.comparison._noise_size import clipped_gradients, noise_std
+from taut.comparison.arms import Arm, Group, Hybrid, Mix
+from taut.comparison.arms._arms import arms_of
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.noise import SeededForExperiments
 from taut.noise.geometry import one_step
-from taut.training import FlatClip, GroupClip, ModelMix, Plan, PrivateGradient
+from taut.training import FlatClip, GroupClip, ModelMix, Plan
+from taut.training.extend import PrivateGradient
 
 TASK = task()
 PUBLIC = TASK.gradients(0)

@@ -6,7 +6,8 @@ import torch
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
-from taut.training import FlatClip, PrivateGradient
+from taut.training import FlatClip
+from taut.training.extend import PrivateGradient
 
 
 def squares(outputs, targets):

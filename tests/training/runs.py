@@ -6,8 +6,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from taut.noise import SeededForExperiments
-from taut.training import FlatClip, IndependentNoise, Plan, make_private
+from taut.training import FlatClip, Plan, make_private
 from taut.training._noise.generators import split
+from taut.training.extend import IndependentNoise
 
 EXAMPLES, FEATURES, CLASSES = 60, 5, 3
 

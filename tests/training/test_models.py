@@ -5,7 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from taut.training import FlatClip, PrivateGradient
+from taut.training import FlatClip
+from taut.training.extend import PrivateGradient
 from taut.training.models import (
     FeatureCNN,
     LinearProbe,

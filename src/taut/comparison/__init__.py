@@ -1,7 +1,9 @@
 """Methods side by side, at equal privacy and equally many gradients: predict, train, recommend."""
 
+from typing import TYPE_CHECKING
+
 from taut._base import surface
-from taut.comparison._arms import Arm, ArmSkipped, Group, Hybrid, Mix, Normalised, Plain, Twice
+from taut.comparison import arms
 from taut.comparison._compare import compare
 from taut.comparison._intervals import Interval
 from taut.comparison._prediction import ArmPrediction, Prediction, predict
@@ -12,24 +14,20 @@ from taut.comparison._summary import ArmResult
 from taut.comparison._task import Task
 
 __all__ = [
-    "Arm",
     "ArmPrediction",
     "ArmResult",
-    "ArmSkipped",
     "Comparison",
-    "Group",
-    "Hybrid",
     "Interval",
-    "Mix",
-    "Normalised",
-    "Plain",
     "Prediction",
     "Run",
     "Settings",
     "Task",
-    "Twice",
+    "arms",
     "compare",
     "predict",
 ]
 
 surface.claim(globals())
+
+if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
+    __getattr__ = surface.pointing(__name__, arms=arms.__all__)

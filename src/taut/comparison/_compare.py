@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from taut._base import validate
-from taut.comparison._arms import Arm, arms_of
 from taut.comparison._prediction import Prediction, predict
 from taut.comparison._progress import Progress
 from taut.comparison._result import Comparison
@@ -18,6 +17,7 @@ from taut.comparison._search import beyond
 from taut.comparison._settings import Settings
 from taut.comparison._summary import best_learning_rate
 from taut.comparison._task import Task, seeded
+from taut.comparison.arms._arms import Arm, arms_of
 from taut.noise import SeededForExperiments
 from taut.training import Callback, Evaluation, Plan, PrivateTrainer
 

@@ -12,12 +12,12 @@ from taut._base import validate
 from taut._base.arrays import Matrix
 from taut._base.public_vectors import Rows
 from taut.noise.geometry import OneStep
-from taut.training import (
+from taut.training import Plan
+from taut.training.extend import (
     BasisNoise,
     Clipping,
     IndependentNoise,
     NormClipping,
-    Plan,
     RowClipping,
     StepNoise,
 )

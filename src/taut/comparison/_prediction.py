@@ -8,10 +8,10 @@ from typing import Any
 
 from taut._base.public_vectors import Rows, public_rows
 from taut._base.rounding import round_up
-from taut.comparison._arms import Arm, ArmSkipped, arms_of
 from taut.comparison._markdown import markdown_table
 from taut.comparison._noise_size import expected_step, noise_std
 from taut.comparison._settings import Settings
+from taut.comparison.arms._arms import Arm, ArmSkipped, arms_of
 from taut.errors import InfeasibleBudget
 from taut.noise.geometry import OneStep
 from taut.training import Plan

@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from taut._base import validate
-from taut.training import Clipping, Plan
+from taut.training import Plan
+from taut.training.extend import Clipping
 
 __all__ = ["Settings"]
 

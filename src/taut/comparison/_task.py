@@ -16,7 +16,7 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 
 from taut._base import validate
 from taut._base.public_vectors import Rows
-from taut.comparison._arms import MakeOptimizer
+from taut.comparison.arms._arms import MakeOptimizer
 from taut.errors import UnsoundConfiguration
 from taut.training import public_gradients
 from taut.training._data.batches import inputs_and_targets

@@ -11,8 +11,9 @@ from typing import Any
 from taut._base import validate
 from taut.errors import TautError
 from taut.runs._tables import check_key, nearest
-from taut.training import Clipping, ModelMix, Plan, Sampling
+from taut.training import ModelMix, Plan
 from taut.training._ledger.record import checked_names
+from taut.training.extend import Clipping, Sampling
 
 __all__ = ["DataSection", "ModelSection", "PlanSection", "RunSection", "TrainingSection"]
 

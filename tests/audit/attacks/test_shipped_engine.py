@@ -5,7 +5,8 @@ import torch
 
 from taut.audit import audit_loop, audit_plan, crafted
 from taut.audit._attacks.shipped_engine import _trainer_loop
-from taut.training import FixedSizeSampling, FlatClip, Plan, PrivateGradient
+from taut.training import FixedSizeSampling, FlatClip, Plan
+from taut.training.extend import PrivateGradient
 
 torch.set_num_threads(1)
 

@@ -15,18 +15,9 @@ from training.runs import FEATURES, data, model, plan, private_loop, sgd
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments
 from taut.noise._sets.projections import project_l2_box
-from taut.training import (
-    Clipping,
-    FlatClip,
-    GroupClip,
-    IndependentNoise,
-    L2LInfClip,
-    NormalisedClip,
-    Plan,
-    PrivateGradient,
-    PrivateTrainer,
-)
+from taut.training import FlatClip, GroupClip, L2LInfClip, NormalisedClip, Plan, PrivateTrainer
 from taut.training._gradients.layers.records import OuterProduct
+from taut.training.extend import Clipping, IndependentNoise, PrivateGradient
 
 BACKENDS = ["bookkeeping", "materialised"]
 PATTERNS = {"0.weight": "body", "0.bias": "body", "*": "head"}

@@ -14,16 +14,9 @@ from training.runs import data, model, plan
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments, optimal_gaussian
 from taut.noise.geometry import Subspaces, public_subspaces
-from taut.training import (
-    BasisNoise,
-    Clipping,
-    HybridClip,
-    Plan,
-    PrivateGradient,
-    PrivateTrainer,
-    public_gradients,
-)
+from taut.training import HybridClip, Plan, PrivateTrainer, public_gradients
 from taut.training._noise.basis import Basis
+from taut.training.extend import BasisNoise, Clipping, PrivateGradient
 
 BACKENDS = ["bookkeeping", "materialised"]
 RANKS = [3, 5]

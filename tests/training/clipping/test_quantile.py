@@ -19,17 +19,14 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments
 from taut.training import (
     Callback,
-    Clipping,
-    CountedNoise,
     CSVLog,
     FixedSizeSampling,
     FlatClip,
-    IndependentNoise,
     Plan,
-    PrivateGradient,
     PrivateTrainer,
     QuantileClip,
 )
+from taut.training.extend import Clipping, CountedNoise, IndependentNoise, PrivateGradient
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 SILENT = CountedNoise(IndependentNoise((0.0,), (0,)), 0.0)

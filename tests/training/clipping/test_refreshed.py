@@ -22,12 +22,12 @@ from taut.training import (
     GEPClip,
     HybridClip,
     Plan,
-    PrivateGradient,
     PrivateTrainer,
     RefreshedGEPClip,
     RefreshedHybridClip,
     public_gradients,
 )
+from taut.training.extend import PrivateGradient
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 RANKS = (3, 5)

@@ -12,9 +12,10 @@ from training.runs import data, model, plan, private_loop, sgd, weights
 
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments
-from taut.training import FlatClip, PrivateGradient, PrivateTrainer, QuantileClip
+from taut.training import FlatClip, PrivateTrainer, QuantileClip
 from taut.training._gradients.layers.convolution import Convolution, Geometry
 from taut.training._gradients.layers.records import Blocks, OuterProduct, Rows, Sum
+from taut.training.extend import PrivateGradient
 from taut.training.models import StandardisedConv2d
 
 EXAMPLES, COPIES = 5, 3

@@ -5,7 +5,8 @@ import torch
 from oracles.gradients import assert_as_loop, assert_equal, loop, squares
 from torch import nn
 
-from taut.training import FlatClip, PrivateGradient
+from taut.training import FlatClip
+from taut.training.extend import PrivateGradient
 
 BATCH = 5
 

@@ -7,7 +7,8 @@ from torch import nn
 from torch.nn import functional
 
 from taut.errors import UnsoundConfiguration
-from taut.training import FlatClip, PrivateGradient, check_model, replace_batchnorm
+from taut.training import FlatClip, check_model, replace_batchnorm
+from taut.training.extend import PrivateGradient
 from taut.training.models import ResNet20
 
 

@@ -31,13 +31,13 @@ from taut.training import (
     NormalisedClip,
     Plan,
     PoissonSampling,
-    PrivateGradient,
     PrivateOptimizer,
     PrivateTrainer,
     RunLedger,
     TrainingResult,
 )
 from taut.training._run.mixed_sgd import MixedSGD
+from taut.training.extend import PrivateGradient
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 WIDTH = 4.0

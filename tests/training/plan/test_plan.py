@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import taut
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.noise import Blocks
-from taut.training import Clipping, FixedSizeSampling, FlatClip, Plan, PoissonSampling
+from taut.training import FixedSizeSampling, FlatClip, Plan, PoissonSampling
+from taut.training.extend import Clipping
 
 CLIP = FlatClip(1.0)
 

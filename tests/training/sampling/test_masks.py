@@ -14,15 +14,10 @@ from training.ranks import in_processes
 from taut.accounting.diagnostics import sampled_mean_error
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
-from taut.training import (
-    FlatClip,
-    IndependentNoise,
-    L2LInfClip,
-    PrivateGradient,
-    TwiceSampling,
-)
+from taut.training import FlatClip, L2LInfClip, TwiceSampling
 from taut.training._sampling import masks as masks_module
 from taut.training._sampling.masks import Masks, dyadic_rate
+from taut.training.extend import IndependentNoise, PrivateGradient
 
 CLIP = L2LInfClip.spread_over(1.0, spread=16)
 

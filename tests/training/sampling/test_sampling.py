@@ -12,8 +12,9 @@ from scipy import stats
 import taut
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
-from taut.training import FixedSizeSampling, PoissonSampling, Sampling
+from taut.training import FixedSizeSampling, PoissonSampling
 from taut.training._sampling.geometric import geometric_gaps
+from taut.training.extend import Sampling
 
 
 def seeded(seed=0):

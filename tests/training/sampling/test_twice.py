@@ -23,11 +23,11 @@ from taut.training import (
     Plan,
     PoissonSampling,
     PrivateTrainer,
-    Sampling,
     TrainingResult,
     TwiceSampling,
 )
 from taut.training._sampling.masks import Masks
+from taut.training.extend import Sampling
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 CLIP = L2LInfClip.spread_over(1.0, spread=16)

@@ -23,12 +23,9 @@ from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import SecureGenerator, SeededForExperiments
 from taut.training import (
     Callback,
-    CountedNoise,
     FixedSizeSampling,
     FlatClip,
-    IndependentNoise,
     PoissonSampling,
-    PrivateGradient,
     PrivateLoader,
     PrivateTrainer,
     QuantileClip,
@@ -38,6 +35,7 @@ from taut.training import (
     make_private,
 )
 from taut.training._tensors.processes import CommonBits, Processes
+from taut.training.extend import CountedNoise, IndependentNoise, PrivateGradient
 
 # One worker, so that what the processes do is done once.
 pytestmark = pytest.mark.xdist_group("distributed")

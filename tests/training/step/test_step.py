@@ -21,8 +21,9 @@ from scipy import stats
 from torch import nn
 
 from taut.noise import SeededForExperiments
-from taut.training import FlatClip, PrivateGradient, RowClipping
+from taut.training import FlatClip
 from taut.training._gradients.layers.records import OuterProduct
+from taut.training.extend import PrivateGradient, RowClipping
 
 BACKENDS = ["bookkeeping", "materialised"]
 

@@ -114,7 +114,7 @@ def audit_loop(
 
 def _noise(plan: Plan, dimension: int) -> tuple[float, float]:
     """Return the deviation of a step's noise, and how likely a coordinate takes part."""
-    from taut.training import IndependentNoise
+    from taut.training.extend import IndependentNoise
 
     noise = plan.noise({"weight": dimension})
     if not isinstance(noise, IndependentNoise):

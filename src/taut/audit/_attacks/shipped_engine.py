@@ -113,7 +113,8 @@ def _trainer_loop(plan: Plan, dimension: int, physical: int | None, *, is_seeded
 def _gradient_loop(plan: Plan, dimension: int, physical: int | None, *, is_seeded: bool) -> Loop:
     import torch
 
-    from taut.training import PrivateGradient, PrivateLoader
+    from taut.training import PrivateLoader
+    from taut.training.extend import PrivateGradient
 
     model = torch.nn.Linear(dimension, 1, bias=False)
     noise = plan.noise({"weight": dimension})

@@ -11,7 +11,8 @@ from taut.cli._run_options import EXAMPLES, SAMPLER, DeltaOption, JsonOption, co
 
 if TYPE_CHECKING:
     from taut.runs import PlanSweep, SweptPlan
-    from taut.training import Plan, Sampling
+    from taut.training import Plan
+    from taut.training.extend import Sampling
 
 _KNOBS = ("batch_size", "rate", "epochs", "steps", "epsilon", "delta", "examples")
 _POWERS = range(-3, 4)  # of two: where a plot looks if it is not told

@@ -303,8 +303,8 @@ def _of_training(evidence: Evidence) -> list[Assumption]:
         Assumption(
             "No example moves a sum of gradients by more than its clipping allows.",
             _ENFORCED,
-            "`taut.training.PrivateGradient`, which compares the gradients of the first batch with "
-            "plain autograd; the model is checked by `taut.training.check_model`",
+            "`taut.training.extend.PrivateGradient`, which compares the gradients of the first "
+            "batch with plain autograd; the model is checked by `taut.training.check_model`",
         ),
         Assumption(
             f"Batches are drawn by {kind} sampling, afresh at every step.",

@@ -79,7 +79,8 @@ class PrivateGradient:
     Example:
         >>> import torch
         >>> from torch.nn.functional import cross_entropy
-        >>> from taut.training import FlatClip, PrivateGradient
+        >>> from taut.training import FlatClip
+        >>> from taut.training.extend import PrivateGradient
         >>> model = torch.nn.Linear(4, 2)
         >>> step = PrivateGradient(model, FlatClip(1.0), scales=[1.1], expected_batch_size=8)
         >>> x, y = torch.randn(7, 4), torch.zeros(7, dtype=torch.long)

@@ -91,7 +91,8 @@ class Plain(Arm):
     """DP-SGD: the whole gradient clipped to one norm, the same noise everywhere.
 
     Example:
-        >>> from taut.comparison import Plain, Settings
+        >>> from taut.comparison import Settings
+        >>> from taut.comparison.arms import Plain
         >>> settings = Settings(
         ...     examples=5_000, batch_size=250, gradients=50_000, epsilon=3, delta=1e-5
         ... )

@@ -1,0 +1,40 @@
+"""For those who write a clipping, a sampling, a noise or a loop of their own.
+
+A clipping is a :class:`Clipping`: most are a :class:`NormClipping`, one whose directions follow the
+weights is a :class:`RefreshedClipping`. A :class:`Sampling` says which examples a step looks at, a
+:class:`StepNoise` what hides them. :class:`PrivateGradient` is one private step for a loop without
+trainer; the other names are what these take and return.
+"""
+
+from taut._base import surface
+from taut.training._clipping.clipping import Clipping, EntryBlock, NormClipping, RowClipping
+from taut.training._clipping.group import GroupShare
+from taut.training._clipping.quantile import CountedNoise
+from taut.training._clipping.refreshed import RefreshedClipping
+from taut.training._data.loader import MicroBatch
+from taut.training._ledger.history import Segment
+from taut.training._noise.basis import BasisNoise
+from taut.training._noise.step_noise import IndependentNoise, StepNoise
+from taut.training._run.refresh import Refresh
+from taut.training._sampling.sampling import Sampling
+from taut.training._step.private_gradient import PrivateGradient
+
+__all__ = [
+    "BasisNoise",
+    "Clipping",
+    "CountedNoise",
+    "EntryBlock",
+    "GroupShare",
+    "IndependentNoise",
+    "MicroBatch",
+    "NormClipping",
+    "PrivateGradient",
+    "Refresh",
+    "RefreshedClipping",
+    "RowClipping",
+    "Sampling",
+    "Segment",
+    "StepNoise",
+]
+
+surface.claim(globals())
