@@ -1,12 +1,14 @@
-"""What a room shows: names that say where they live, and where to look for those that moved."""
+"""What a room shows: names that say where they live, are loaded when used, or have moved."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from types import FunctionType
 from typing import Any
 
-__all__ = ["claim", "pointing"]
+__all__ = ["claim", "doors"]
 
 
 def claim(room: Mapping[str, Any]) -> None:
@@ -16,12 +18,18 @@ def claim(room: Mapping[str, Any]) -> None:
     imported through, and stays valid when a private module moves.
 
     Args:
-        room: the global names of the module, `__all__` among them.
+        room: the global names of the module, `__all__` among them. Names that are not there yet
+            are claimed by `doors` when they come.
     """
     for name in room["__all__"]:
-        if isinstance(room[name], type | FunctionType):
-            for part in (room[name], *_methods(room[name])):
-                part.__module__ = room["__name__"]
+        if name in room:
+            _claim(room[name], room["__name__"])
+
+
+def _claim(value: object, room: str) -> None:
+    if isinstance(value, type | FunctionType):
+        for part in (value, *_methods(value)):
+            part.__module__ = room
 
 
 def _methods(value: object) -> Iterator[FunctionType]:
@@ -32,17 +40,42 @@ def _methods(value: object) -> Iterator[FunctionType]:
             yield function
 
 
-def pointing(room: str, **rooms: list[str]) -> Callable[[str], Any]:
-    """Return a module's `__getattr__` that says where a name is that people look for here.
+def doors(
+    room: str,
+    late: Mapping[str, tuple[str, ...]] | None = None,
+    *,
+    needs: str | None = None,
+    moved: Mapping[str, list[str]] | None = None,
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a module's `__getattr__` and `__dir__`.
 
     Args:
         room: the full name of the module.
-        rooms: public names of its submodules, by submodule.
+        late: names that are imported on first use, since what they need may not be installed, by
+            the full name of their module; a module without names is such a name itself.
+        needs: the module that is imported before any of them, to say what has to be installed.
+        moved: public names of submodules that people look for here, by submodule.
     """
-    where = {name: submodule for submodule, names in rooms.items() for name in names}
+    homes = {
+        name: home
+        for home, names in (late or {}).items()
+        for name in names or (home.rpartition(".")[2],)
+    }
+    where = {name: module for module, names in (moved or {}).items() for name in names}
 
-    def point(name: str) -> Any:
-        hint = f"; it is {room}.{where[name]}.{name}" if name in where else ""
-        raise AttributeError(f"module {room!r} has no attribute {name!r}{hint}", name=name)
+    def get(name: str) -> Any:
+        if name not in homes:
+            hint = f"; it is {room}.{where[name]}.{name}" if name in where else ""
+            raise AttributeError(f"module {room!r} has no attribute {name!r}{hint}", name=name)
+        if needs is not None:
+            import_module(needs)
+        home = import_module(homes[name])
+        value = home if homes[name] == f"{room}.{name}" else getattr(home, name)
+        _claim(value, room)
+        setattr(sys.modules[room], name, value)
+        return value
 
-    return point
+    def listed() -> list[str]:
+        return sorted({*vars(sys.modules[room]), *homes})
+
+    return get, listed

@@ -114,4 +114,4 @@ __all__ = [
 surface.claim(globals())
 
 if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
-    __getattr__ = surface.pointing(__name__, diagnostics=diagnostics.__all__)
+    __getattr__, __dir__ = surface.doors(__name__, moved={"diagnostics": diagnostics.__all__})

@@ -30,4 +30,4 @@ __all__ = [
 surface.claim(globals())
 
 if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
-    __getattr__ = surface.pointing(__name__, arms=arms.__all__)
+    __getattr__, __dir__ = surface.doors(__name__, moved={"arms": arms.__all__})

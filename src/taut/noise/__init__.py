@@ -93,4 +93,4 @@ __all__ = [
 surface.claim(globals())
 
 if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
-    __getattr__ = surface.pointing(__name__, geometry=geometry.__all__)
+    __getattr__, __dir__ = surface.doors(__name__, moved={"geometry": geometry.__all__})

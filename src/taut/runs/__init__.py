@@ -1,9 +1,13 @@
 """Training runs from the outside: what one can afford, one from a file, one that goes on."""
 
+from typing import TYPE_CHECKING
+
 from taut._base import surface
 from taut.runs._config import RunConfig
-from taut.runs._run import PreparedRun, RunOutcome, prepare, resume, train
 from taut.runs._sweep import PlanSweep, SweptPlan, sweep_plan
+
+if TYPE_CHECKING:
+    from taut.runs._run import PreparedRun, RunOutcome, prepare, resume, train
 
 __all__ = [
     "PlanSweep",
@@ -18,3 +22,8 @@ __all__ = [
 ]
 
 surface.claim(globals())
+
+_NEED_TORCH = {"taut.runs._run": ("PreparedRun", "RunOutcome", "prepare", "resume", "train")}
+
+if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
+    __getattr__, __dir__ = surface.doors(__name__, _NEED_TORCH, needs="taut.training._tensors")

@@ -1,18 +1,13 @@
-"""Private training with PyTorch: plan, sample, clip, add noise, step."""
+"""Private training with PyTorch: plan, sample, clip, add noise, step.
+
+Plans, ledgers, results, and the descriptions of what they hold need no PyTorch; other names are
+imported on first use, and say what to install if it is missing.
+"""
 
 from typing import TYPE_CHECKING
 
-try:
-    import torch as _torch  # noqa: F401
-except ModuleNotFoundError as error:
-    if error.name != "torch":
-        raise
-    raise ModuleNotFoundError(
-        "taut.training needs PyTorch; install it with: pip install 'taut[torch]'", name="torch"
-    ) from None
-
 from taut._base import surface
-from taut.training import extend, features, models
+from taut.training import extend
 from taut.training._clipping.clipping import FlatClip, NormalisedClip
 from taut.training._clipping.entries import L2LInfClip
 from taut.training._clipping.gep import GEPClip, RefreshedGEPClip
@@ -20,22 +15,25 @@ from taut.training._clipping.group import GroupClip
 from taut.training._clipping.hybrid import HybridClip
 from taut.training._clipping.quantile import QuantileClip
 from taut.training._clipping.refreshed import RefreshedHybridClip
-from taut.training._data.loader import PrivateLoader, check_sampler
-from taut.training._gradients.public_gradients import public_gradients
-from taut.training._gradients.suitable import check_model, replace_batchnorm
 from taut.training._ledger.history import RunHistory
 from taut.training._ledger.ledger import RunLedger
 from taut.training._ledger.result import TrainingResult
-from taut.training._ledger.shared import SharedLedger
 from taut.training._plan.mixing import ModelMix
 from taut.training._plan.plan import Plan
-from taut.training._run.drop_in import make_private, make_private_with_epsilon
-from taut.training._run.evaluation import Evaluation
-from taut.training._run.logs.callbacks import Callback, CSVLog, StepEnd, TensorBoardLog
-from taut.training._run.private_optimizer import PrivateOptimizer
-from taut.training._run.trainer import PrivateTrainer
 from taut.training._sampling.sampling import FixedSizeSampling, PoissonSampling
 from taut.training._sampling.twice import TwiceSampling
+
+if TYPE_CHECKING:
+    from taut.training import features, models
+    from taut.training._data.loader import PrivateLoader, check_sampler
+    from taut.training._gradients.public_gradients import public_gradients
+    from taut.training._gradients.suitable import check_model, replace_batchnorm
+    from taut.training._run.drop_in import make_private, make_private_with_epsilon
+    from taut.training._run.evaluation import Evaluation
+    from taut.training._run.files.shared_ledger import SharedLedger
+    from taut.training._run.logs.callbacks import Callback, CSVLog, StepEnd, TensorBoardLog
+    from taut.training._run.private_optimizer import PrivateOptimizer
+    from taut.training._run.trainer import PrivateTrainer
 
 __all__ = [
     "CSVLog",
@@ -77,5 +75,21 @@ __all__ = [
 
 surface.claim(globals())
 
+_NEED_TORCH = {
+    "taut.training.features": (),
+    "taut.training.models": (),
+    "taut.training._data.loader": ("PrivateLoader", "check_sampler"),
+    "taut.training._gradients.public_gradients": ("public_gradients",),
+    "taut.training._gradients.suitable": ("check_model", "replace_batchnorm"),
+    "taut.training._run.drop_in": ("make_private", "make_private_with_epsilon"),
+    "taut.training._run.evaluation": ("Evaluation",),
+    "taut.training._run.files.shared_ledger": ("SharedLedger",),
+    "taut.training._run.logs.callbacks": ("CSVLog", "Callback", "StepEnd", "TensorBoardLog"),
+    "taut.training._run.private_optimizer": ("PrivateOptimizer",),
+    "taut.training._run.trainer": ("PrivateTrainer",),
+}
+
 if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
-    __getattr__ = surface.pointing(__name__, extend=extend.__all__)
+    __getattr__, __dir__ = surface.doors(
+        __name__, _NEED_TORCH, needs="taut.training._tensors", moved={"extend": extend.__all__}
+    )

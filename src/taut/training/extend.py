@@ -6,23 +6,28 @@ weights is a :class:`RefreshedClipping`. A :class:`Sampling` says which examples
 trainer; the other names are what these take and return.
 """
 
+from typing import TYPE_CHECKING
+
 from taut._base import surface
 from taut.training._clipping.clipping import Clipping, EntryBlock, NormClipping, RowClipping
 from taut.training._clipping.group import GroupShare
 from taut.training._clipping.quantile import CountedNoise
 from taut.training._clipping.refreshed import RefreshedClipping
-from taut.training._data.loader import MicroBatch
 from taut.training._ledger.history import Segment
 from taut.training._noise.basis import BasisNoise
-from taut.training._noise.step_noise import IndependentNoise, StepNoise
-from taut.training._run.refresh import Refresh
+from taut.training._noise.step_noise import Draw, IndependentNoise, StepNoise
 from taut.training._sampling.sampling import Sampling
-from taut.training._step.private_gradient import PrivateGradient
+
+if TYPE_CHECKING:
+    from taut.training._data.loader import MicroBatch
+    from taut.training._run.refresh import Refresh
+    from taut.training._step.private_gradient import PrivateGradient
 
 __all__ = [
     "BasisNoise",
     "Clipping",
     "CountedNoise",
+    "Draw",
     "EntryBlock",
     "GroupShare",
     "IndependentNoise",
@@ -38,3 +43,12 @@ __all__ = [
 ]
 
 surface.claim(globals())
+
+_NEED_TORCH = {
+    "taut.training._data.loader": ("MicroBatch",),
+    "taut.training._run.refresh": ("Refresh",),
+    "taut.training._step.private_gradient": ("PrivateGradient",),
+}
+
+if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
+    __getattr__, __dir__ = surface.doors(__name__, _NEED_TORCH, needs="taut.training._tensors")

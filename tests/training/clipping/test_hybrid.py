@@ -16,7 +16,7 @@ from taut.noise import SeededForExperiments, optimal_gaussian
 from taut.noise.geometry import Subspaces, public_subspaces
 from taut.training import HybridClip, Plan, PrivateTrainer, public_gradients
 from taut.training._noise.basis import Basis
-from taut.training.extend import BasisNoise, Clipping, PrivateGradient
+from taut.training.extend import BasisNoise, Clipping, Draw, PrivateGradient
 
 BACKENDS = ["bookkeeping", "materialised"]
 RANKS = [3, 5]
@@ -136,7 +136,7 @@ class Unit:
 
 def drawn(noise, source, dtype):
     shapes = [torch.Size([4]), torch.Size([2, 3])]
-    pieces = noise.draw(shapes, source, factor=1.0, dtype=dtype, device=torch.device("cpu"))
+    pieces = noise.draw(shapes, Draw(source, 1.0, dtype, torch.device("cpu")))
     assert [piece.shape for piece in pieces] == shapes
     return torch.cat([piece.flatten().double() for piece in pieces]).numpy()
 

@@ -26,7 +26,7 @@ from taut.training import (
     PrivateTrainer,
     QuantileClip,
 )
-from taut.training.extend import Clipping, CountedNoise, IndependentNoise, PrivateGradient
+from taut.training.extend import Clipping, CountedNoise, Draw, IndependentNoise, PrivateGradient
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 SILENT = CountedNoise(IndependentNoise((0.0,), (0,)), 0.0)
@@ -428,3 +428,17 @@ def test_refuses_noise_that_does_not_follow():
         noise_at(1.0, count_noise=0.5)
     with pytest.raises(UnsoundConfiguration, match="ask the plan for its noise"):
         plan(clipping=clipping, batch_size=8).noise_scales({"w": 3})
+
+
+def test_noise_of_gradients_alone_hides_no_count():
+    how = Draw(SeededForExperiments(seed=0), 1.0, torch.float32, torch.device("cpu"))
+    with pytest.raises(UnsoundConfiguration, match="no count beside them"):
+        IndependentNoise((1.0,), (0,)).draw_count(how)
+
+
+def test_a_constant_bound_does_not_move():
+    constant = FlatClip(1.0).sum([torch.zeros(2)], [0], 1.0)
+    constant.go_on_with(3.0)
+    assert constant.norm is None
+    with pytest.raises(NotImplementedError, match="constant bound"):
+        constant.move(0.0)

@@ -27,7 +27,7 @@ from taut.training import (
     RefreshedHybridClip,
     public_gradients,
 )
-from taut.training.extend import PrivateGradient
+from taut.training.extend import Draw, PrivateGradient
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 RANKS = (3, 5)
@@ -361,10 +361,7 @@ def test_gep_noise_is_the_published_one_at_sensitivity_root_two():
         [
             noise.draw(
                 [torch.Size([dimension])],
-                SeededForExperiments(seed=seed),
-                factor=1.0,
-                dtype=torch.float64,
-                device=torch.device("cpu"),
+                Draw(SeededForExperiments(seed=seed), 1.0, torch.float64, torch.device("cpu")),
             )[0]
             for seed in range(1500)
         ]

@@ -168,6 +168,11 @@ class TwoNorms(Clipping):
         return Blocks(ranks=ranks, l2=list(self.norms))
 
 
+def test_clipping_without_tensors_plans_and_does_not_train():
+    with pytest.raises(NotImplementedError, match="derive it from NormClipping or RowClipping"):
+        TwoNorms().sum([], [], 1.0)
+
+
 def test_groups_have_scales_of_their_own():
     found = plan(noise_multiplier=2.0, delta=1e-5, clipping=TwoNorms())
     scales = found.noise_scales({"a.weight": 300, "a.bias": 4, "b.weight": 50})

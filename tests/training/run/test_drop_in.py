@@ -135,7 +135,7 @@ def test_losses_of_two_backward_passes_add_up_before_clipping():
 def test_noise_is_drawn_once_for_each_logical_batch(monkeypatch):
     draws = []
     monkeypatch.setattr(
-        "taut.training._noise.step_noise.fill_normal",
+        "taut.training._tensors.normal.fill_normal",
         lambda *arguments: draws.append(arguments),
     )
     net = model()

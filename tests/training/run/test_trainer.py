@@ -219,7 +219,7 @@ def test_empty_batches_are_steps_of_noise():
 def test_noise_is_drawn_once_for_each_logical_batch(monkeypatch):
     draws = []
     monkeypatch.setattr(
-        "taut.training._noise.step_noise.fill_normal", lambda _, scale, __: draws.append(scale)
+        "taut.training._tensors.normal.fill_normal", lambda _, scale, __: draws.append(scale)
     )
     trained(model(), plan(), max_physical_batch_size=2)
     assert len(draws) == 6

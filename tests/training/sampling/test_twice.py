@@ -59,7 +59,7 @@ class TestHybrid:
     def test_parts_obey_both_bounds_in_the_turned_basis(self):
         clipping = hybrid(self.DIMENSION)
         rows = 5 * torch.randn(64, self.DIMENSION, dtype=torch.float64)
-        within, rest = clipping._cut(rows)
+        within, rest = clipping._rows(rows)._cut(rows, clipping.entry_bounds)
         parts = [*within.split([3, 5], 1), rest]
         for part, bound, entry in zip(parts, clipping.bounds, clipping.entry_bounds, strict=True):
             assert float(part.norm(dim=1).max()) <= bound * (1 + 1e-12)

@@ -23,7 +23,7 @@ from torch import nn
 from taut.noise import SeededForExperiments
 from taut.training import FlatClip
 from taut.training._gradients.layers.records import OuterProduct
-from taut.training.extend import PrivateGradient, RowClipping
+from taut.training.extend import Draw, IndependentNoise, PrivateGradient, RowClipping
 
 BACKENDS = ["bookkeeping", "materialised"]
 
@@ -429,3 +429,9 @@ def test_few_sizes_are_compiled(monkeypatch):
         for parameter, grad in zip(model.parameters(), expected, strict=True):
             torch.testing.assert_close(parameter.grad, grad)
     assert set(sizes) == {40}
+
+
+def test_noise_that_vanishes_is_not_taken_for_no_noise():
+    how = Draw(SeededForExperiments(seed=0), 1e-200, torch.float64, torch.device("cpu"))
+    with pytest.raises(ValueError, match="is lost in"):
+        IndependentNoise((1e-200,), (0,)).draw([torch.Size([3])], how)

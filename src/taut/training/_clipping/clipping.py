@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
-import torch
-from torch import Tensor
-
 from taut._base import validate
 from taut._base.registry import Strategy
+from taut.errors import UnsoundConfiguration
 from taut.noise import L2Ball, SensitivitySet, optimal_gaussian
 from taut.training._noise.step_noise import IndependentNoise, StepNoise
-from taut.training._tensors.numbers import MOST_ROW_BYTES
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from taut.training._sampling.masks import Masks
+    from taut.training._tensors.clipped_sum import ClippedSum
 
 __all__ = ["Clipping", "EntryBlock", "FlatClip", "NormClipping", "NormalisedClip", "RowClipping"]
 
@@ -74,6 +74,50 @@ class Clipping(Strategy):
         least = optimal_gaussian(self.sensitivity(names, sizes), multiplier=multiplier)
         return IndependentNoise.of(least, self.groups(names), sizes)
 
+    def check_noise(self, noise: StepNoise) -> None:
+        """Refuse noise that is for another kind of clipping.
+
+        Raises:
+            UnsoundConfiguration: if only one of clipping and noise is about more than the sum.
+        """
+        if self.releases_more != noise.hides_more:
+            raise UnsoundConfiguration(
+                f"{type(noise).__name__} is not the noise of clipping={self!r}; give the noise of "
+                "a plan with this clipping, noise=plan.noise(sizes)"
+            )
+
+    def sum(
+        self,
+        parameters: Sequence[Tensor],
+        groups: Sequence[int],
+        expected: float,
+        masks: Masks | None = None,
+    ) -> ClippedSum:
+        """Return an empty sum of clipped gradients.
+
+        Args:
+            parameters: the trainable parameters, in the order of the model.
+            groups: the group of every parameter.
+            expected: the batch size that sums are divided by.
+            masks: the coordinates of clipped gradients that take part, by default all.
+
+        Raises:
+            UnsoundConfiguration: if there are masks, and entries are not bounded.
+            NotImplementedError: if the clipping can plan, and says nothing about tensors.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say how tensors are clipped; derive it from "
+            "NormClipping or RowClipping, or define sum()"
+        )
+
+    def check_masks(self, masks: Masks | None) -> None:
+        """Refuse to sample coordinates where single entries are not bounded."""
+        if masks is not None and not self.entry_blocks:
+            raise UnsoundConfiguration(
+                f"noise is for sums of which coordinates are sampled, and clipping={self!r} bounds "
+                "no entries; use the clipping of the plan"
+            )
+
     @property
     def entry_blocks(self) -> tuple[EntryBlock, ...] | None:
         """The blocks in which entries are bounded too, so that coordinates may be sampled."""
@@ -97,6 +141,18 @@ class NormClipping(Clipping):
     def weights(self, squared_norms: Tensor) -> Tensor:
         """Return what gradients are multiplied with; both of shape (groups, batch), finite."""
 
+    def sum(
+        self,
+        parameters: Sequence[Tensor],
+        groups: Sequence[int],
+        expected: float,
+        masks: Masks | None = None,
+    ) -> ClippedSum:
+        from taut.training._tensors.clipped_sum import WeightedSum
+
+        self.check_masks(masks)
+        return WeightedSum(self, parameters, groups, expected)
+
 
 class RowClipping(Clipping):
     """A clipping that needs every coordinate of a gradient: slower than by norms."""
@@ -104,6 +160,8 @@ class RowClipping(Clipping):
     @property
     def row_bytes(self) -> int:
         """How much memory rows may take that are clipped at once."""
+        from taut.training._tensors.numbers import MOST_ROW_BYTES
+
         return MOST_ROW_BYTES
 
     def groups(self, names: Sequence[str]) -> list[int]:
@@ -126,6 +184,18 @@ class RowClipping(Clipping):
         """
         clipped = self.clip_rows(rows)
         return (clipped if masks is None else masks.cut(clipped)).sum(0)
+
+    def sum(
+        self,
+        parameters: Sequence[Tensor],
+        groups: Sequence[int],
+        expected: float,
+        masks: Masks | None = None,
+    ) -> ClippedSum:
+        from taut.training._tensors.clipped_sum import SumOfRows
+
+        self.check_masks(masks)
+        return SumOfRows(self, parameters, groups, expected, masks)
 
     def restored(self, total: Tensor) -> Tensor:
         """Return a sum of what `sum_rows` returned as one vector of all coordinates; linear."""
@@ -156,10 +226,11 @@ class FlatClip(NormClipping):
         return [0] * len(names)
 
     def weights(self, squared_norms: Tensor) -> Tensor:
+        from taut.training._tensors.numbers import positive_lengths
+
         if self.norm == math.inf:
-            return torch.ones_like(squared_norms)
-        lengths = squared_norms.sqrt().clamp_(min=torch.finfo(squared_norms.dtype).tiny)
-        return (self.norm / lengths).clamp_(max=1.0)
+            return squared_norms.new_ones(squared_norms.shape)
+        return (self.norm / positive_lengths(squared_norms)).clamp_(max=1.0)
 
     def sensitivity(self, names: Sequence[str], sizes: Sequence[int]) -> SensitivitySet:
         return L2Ball(sum(sizes), self.norm)

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Self
 
 from taut._base import validate
 from taut.noise import LpIntersection
 from taut.training._clipping.clipping import EntryBlock, RowClipping
-from taut.training._sampling.masks import Masks
-from taut.training._tensors.numbers import vanishing
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from taut.training._sampling.masks import Masks
 
 __all__ = ["L2LInfClip"]
-
-_ROUNDS = 64  # every one bounds further entries, or is the last; stopping early is safe
 
 
 @dataclass(frozen=True)
@@ -80,47 +78,21 @@ class L2LInfClip(RowClipping):
         return (EntryBlock(1, self.norm, self.entry_bound),)
 
     def clip_rows(self, rows: Tensor) -> Tensor:
-        factors = self._factors(rows) if self.exact else self._shrinking(_lengths(rows))
-        return (rows * factors[:, None]).clamp_(-self.entry_bound, self.entry_bound)
+        return self._cut(rows * self._factors(rows)[:, None])
 
     def sum_rows(self, rows: Tensor, masks: Masks | None = None) -> Tensor:
-        factors = self._factors(rows) if self.exact else self._shrinking(_lengths(rows))
-        clipped = rows.mul_(factors[:, None]).clamp_(-self.entry_bound, self.entry_bound)
+        clipped = self._cut(rows.mul_(self._factors(rows)[:, None]))
         return (clipped if masks is None else masks.cut(clipped)).sum(0)
 
     def sensitivity(self, names: Sequence[str], sizes: Sequence[int]) -> LpIntersection:
         return LpIntersection(sum(sizes), {2: self.norm, math.inf: self.entry_bound})
 
-    def _shrinking(self, lengths: Tensor) -> Tensor:
-        return (self.norm / lengths).clamp_(max=1.0)
-
     def _factors(self, rows: Tensor) -> Tensor:
-        """Return t of the projection sign(v) min(t |v|, bound): one for rows that fit once cut.
+        from taut.training._tensors.entry_rows import projecting, shrinking
 
-        Entries that a factor brings to their bound leave room for the others: the next factor
-        is larger, and none exceeds the right one, where no further entry arrives.
-        """
-        factors = self._shrinking(_lengths(rows))
-        fits = _lengths(rows.clamp(-self.entry_bound, self.entry_bound)) <= self.norm
-        todo = (~fits).nonzero()[:, 0]
-        size, found = rows[todo].abs(), factors[todo]
-        count = torch.full_like(todo, -1)
-        for _ in range(_ROUNDS):
-            free = size * found[:, None] < self.entry_bound
-            arrived = (~free).sum(1)
-            if bool((arrived == count).all()):
-                break
-            count = arrived
-            room = (self.norm**2 - arrived.to(size.dtype) * self.entry_bound**2).clamp_(min=0.0)
-            left = size * free
-            further = torch.maximum(found, room.sqrt() / _lengths(left))
-            found = torch.where(left.any(1), further, found).clamp_(max=1.0)
-        factors[fits] = 1.0
-        factors[todo] = found
-        return factors
+        if self.exact:
+            return projecting(rows, self.norm, self.entry_bound)
+        return shrinking(rows, self.norm)
 
-
-def _lengths(rows: Tensor) -> Tensor:
-    """Return lengths that are too long rather than too short, where squares vanish."""
-    lengths: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return lengths + math.sqrt(vanishing(rows.dtype, rows.shape[1]))
+    def _cut(self, rows: Tensor) -> Tensor:
+        return rows.clamp_(-self.entry_bound, self.entry_bound)

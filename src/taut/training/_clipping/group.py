@@ -6,16 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from taut._base import validate
 from taut.noise import Blocks, optimal_gaussian
 from taut.training._clipping.clipping import NormClipping
 from taut.training._noise.step_noise import IndependentNoise
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["GroupClip", "GroupShare"]
 
@@ -129,9 +130,10 @@ class GroupClip(NormClipping):
         return [order.index(label) for label in labels]
 
     def weights(self, squared_norms: Tensor) -> Tensor:
-        bounds = torch.tensor(self._bounds(len(squared_norms)), dtype=squared_norms.dtype)
-        lengths = squared_norms.sqrt().clamp_(min=torch.finfo(squared_norms.dtype).tiny)
-        return (bounds.to(lengths.device)[:, None] / lengths).clamp_(max=1.0)
+        from taut.training._tensors.numbers import positive_lengths
+
+        bounds = squared_norms.new_tensor(self._bounds(len(squared_norms)))
+        return (bounds[:, None] / positive_lengths(squared_norms)).clamp_(max=1.0)
 
     def sensitivity(self, names: Sequence[str], sizes: Sequence[int]) -> Blocks:
         numbers = np.bincount(self.groups(names), weights=sizes).astype(np.int64)

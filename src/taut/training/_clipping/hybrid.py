@@ -8,12 +8,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
 
 from taut._base import validate
 from taut.errors import UnsoundConfiguration
@@ -27,13 +25,16 @@ from taut.training._clipping.subspace_files import (
     write_subspaces,
 )
 from taut.training._noise.basis import Basis, BasisNoise
-from taut.training._sampling.masks import Masks
-from taut.training._tensors.numbers import MOST_ROW_BYTES, vanishing
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from taut.training._sampling.masks import Masks
+    from taut.training._tensors.subspace_rows import SubspaceRows
 
 __all__ = ["HybridClip"]
 
 _CUT_AT = 3.0  # deviations of the entries of a random direction
-_SLACK = 1e-3  # of a squared length: far above what single precision loses in differences of them
 _LEAK_IN, _LEAK_OUT, _ALLOWED = 1e-5, 1e-6, 5e-5  # see _check_resolution
 
 
@@ -60,9 +61,7 @@ class HybridClip(RowClipping):
     and then entry by entry, masked, and summed; the sum and its noise are projected onto the
     complement at the end. It costs a second product with the basis.
 
-    Otherwise the complement is never written out. With coefficients a = V^T g of a gradient and
-    clipping factors f_j, t, a clipped gradient is V(f a) + t (g - V a), so that the sum over
-    examples is that of t g and V times that of (f - t) a.
+    Otherwise the complement is never written out.
 
     **Guarantee**: adding or removing one example changes the sum of clipped gradients by a member
     of `taut.noise.Blocks` in the basis of the subspaces; sum c_j^2 / sigma_j^2 <= 1 / z^2 (Xiao,
@@ -184,74 +183,22 @@ class HybridClip(RowClipping):
     @property
     def row_bytes(self) -> int:
         """Rows take as much as a quarter of the basis, which is read once for all of them."""
-        return max(MOST_ROW_BYTES, self._basis.dimension * self._basis.size)
+        return max(super().row_bytes, self._basis.dimension * self._basis.size)
 
     def clip_rows(self, rows: Tensor) -> Tensor:
-        columns = self._basis.on(rows.dtype, rows.device)
-        if self.entry_bounds is not None:
-            within, rest = self._cut(rows)
-            kept = within @ columns.T
-            return kept if rest is None else kept + rest - (rest @ columns) @ columns.T
-        found, inside, outside = self._factors(rows)
-        kept = (found * inside) @ columns.T
-        if outside is None:
-            return kept
-        return kept + outside[:, None] * (rows - found @ columns.T)
+        return self._rows(rows).clipped(rows)
 
     def sum_rows(self, rows: Tensor, masks: Masks | None = None) -> Tensor:
-        """Return what the sum has beside gradients scaled as their residuals, and those.
-
-        With bounds on entries: the sums of coordinates in the subspaces, and of residuals.
-        """
-        if self.entry_bounds is not None:
-            parts = [part for part in self._cut(rows) if part is not None]
-            return torch.cat([(p if masks is None else masks.cut(p)).sum(0) for p in parts])
-        found, inside, outside = self._factors(rows)
-        if outside is None:
-            return (found * inside).sum(0)
-        return torch.cat([(found * (inside - outside[:, None])).sum(0), outside @ rows])
+        return self._rows(rows).summed(rows, masks)
 
     def restored(self, total: Tensor) -> Tensor:
-        columns = self._basis.on(total.dtype, total.device)
-        inside, outside = total[: self._basis.size], total[self._basis.size :]
-        if self.entry_bounds is not None and outside.numel():
-            inside = inside - outside @ columns
-        return torch.addmv(outside, columns, inside) if outside.numel() else columns @ inside
+        return self._rows(total).restored(total)
 
-    def _cut(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return coordinates in the subspaces and residuals, each clipped in l2 and by entries."""
-        assert self.entry_bounds is not None
-        columns = self._basis.on(rows.dtype, rows.device)
-        lost = ~torch.linalg.vector_norm(rows, dim=1).square_().isfinite()
-        if bool(lost.any()):
-            rows = rows.masked_fill(lost[:, None], 0.0)
-        found = rows @ columns
-        rest = torch.addmm(rows, found, columns.T, alpha=-1.0) if self._has_complement else None
-        parts = [*found.split(list(self._inner), 1), *([] if rest is None else [rest])]
-        for part, bound, entry in zip(parts, self.bounds, self.entry_bounds, strict=True):
-            lengths = torch.linalg.vector_norm(part, dim=1)
-            part.mul_(_shrinking(lengths, bound, rows.shape[1])[:, None]).clamp_(-entry, entry)
-        return found, rest
+    def _rows(self, like: Tensor) -> SubspaceRows:
+        from taut.training._tensors.subspace_rows import SubspaceRows
 
-    def _factors(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return coefficients, what they are multiplied with, and the factor of residuals."""
-        squares = torch.linalg.vector_norm(rows, dim=1).square_()
-        lost = ~squares.isfinite()  # too long to be squared: as if the gradient was not finite
-        if bool(lost.any()):
-            rows = rows.masked_fill(lost[:, None], 0.0)
-        found = rows @ self._basis.on(rows.dtype, rows.device)
-        parts = found.split(list(self._inner), 1)
-        lengths = [torch.linalg.vector_norm(part, dim=1) for part in parts]
-        inside = [
-            _shrinking(length, bound, rows.shape[1])[:, None].expand_as(part)
-            for part, length, bound in zip(parts, lengths, self.bounds, strict=False)
-        ]
-        if not self._has_complement:
-            return found, torch.cat(inside, 1), None
-        rest = squares - torch.stack(lengths).square_().sum(0)
-        rest = rest.clamp_(min=0.0).add_(squares, alpha=_SLACK).sqrt_()
-        outside = _shrinking(rest, self.bounds[-1], rows.shape[1]).masked_fill_(lost, 0.0)
-        return found, torch.cat(inside, 1), outside
+        columns = self._basis.on(like.dtype, like.device)
+        return SubspaceRows(columns, self._inner, self.bounds, self.entry_bounds)
 
     # --- noise ---------------------------------------------------------------------------------
 
@@ -364,12 +311,6 @@ class HybridClip(RowClipping):
             "subspaces": self._file or to_json(self.subspaces),
             "sha256": self.digest,
         }
-
-
-def _shrinking(lengths: Tensor, bound: float, numbers: int) -> Tensor:
-    # A length of so many numbers may be too short, since squares of short ones vanish.
-    least = math.sqrt(vanishing(lengths.dtype, numbers))
-    return (bound / (lengths + least)).clamp_(max=1.0)
 
 
 def _as_subspaces(given: Any) -> Subspaces:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Self
 
 from taut._base import validate
 from taut.errors import UnsoundConfiguration
-from taut.noise import L2Ball, RandomSource, SensitivitySet
+from taut.noise import L2Ball, SensitivitySet
 from taut.training._clipping.clipping import FlatClip, NormClipping
-from taut.training._noise.normal import fill_normal
-from taut.training._noise.step_noise import IndependentNoise, StepNoise
+from taut.training._noise.step_noise import Draw, IndependentNoise, StepNoise
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from taut.training._sampling.masks import Masks
+    from taut.training._tensors.clipped_sum import ClippedSum
 
 __all__ = ["CountedNoise", "QuantileClip"]
 
@@ -131,6 +134,22 @@ class QuantileClip(NormClipping):
         gradients = IndependentNoise((strength / math.sqrt(left),), (0,) * len(names))
         return CountedNoise(gradients, count)
 
+    def sum(
+        self,
+        parameters: Sequence[Tensor],
+        groups: Sequence[int],
+        expected: float,
+        masks: Masks | None = None,
+    ) -> ClippedSum:
+        from taut.training._tensors.clipped_sum import VotingSum
+
+        self.check_masks(masks)
+        return VotingSum(self, parameters, groups, expected)
+
+    def at(self, norm: float) -> FlatClip:
+        """Return the clipping of a step whose bound is `norm`."""
+        return FlatClip(norm)
+
     def moved(self, norm: float, votes: float) -> float:
         """Return the bound after `norm`.
 
@@ -169,6 +188,8 @@ class CountedNoise(StepNoise):
         count: the standard deviation for a sum of halves, one of either sign for every example.
     """
 
+    hides_more = True
+
     gradients: IndependentNoise
     count: float
 
@@ -178,20 +199,10 @@ class CountedNoise(StepNoise):
     def check(self, groups: Sequence[int], sizes: Sequence[int]) -> None:
         self.gradients.check(groups, sizes)
 
-    def draw(
-        self,
-        shapes: Sequence[torch.Size],
-        source: RandomSource,
-        *,
-        factor: float,
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> list[Tensor]:
-        return self.gradients.draw(shapes, source, factor=factor, dtype=dtype, device=device)
+    def draw(self, shapes: Sequence[torch.Size], how: Draw) -> list[Tensor]:
+        return self.gradients.draw(shapes, how)
 
-    def draw_count(self, source: RandomSource, *, factor: float, like: Tensor) -> Tensor:
-        """Return noise for one count, `factor` times the usual, of the type of `like`."""
-        drawn = torch.zeros(1, dtype=like.dtype)
-        if self.count > 0:
-            fill_normal(drawn, self.count * factor, source)
-        return drawn[0].to(like.device)
+    def draw_count(self, how: Draw) -> Tensor:
+        from taut.training._tensors.normal import normal
+
+        return normal(1, self.count, how)[0]

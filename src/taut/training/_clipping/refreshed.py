@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
 
 from taut._base import validate
 from taut._base.arrays import Vector
@@ -18,6 +18,9 @@ from taut.noise._sets.projections import row_norms
 from taut.noise.geometry import Provenance, Subspaces, public_subspaces
 from taut.training._clipping.clipping import RowClipping
 from taut.training._clipping.hybrid import HybridClip
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["RefreshedClipping", "RefreshedHybridClip"]
 

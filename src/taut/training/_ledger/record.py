@@ -6,10 +6,10 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import metadata
 from typing import Any, Self
 
 import numpy as np
-import torch
 
 import taut
 
@@ -44,7 +44,7 @@ class RunRecord:
         versions = {
             "taut": taut.__version__,
             "python": platform.python_version(),
-            "torch": str(torch.__version__),
+            "torch": metadata.version("torch"),
             "numpy": np.__version__,
         }
         finished = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from taut._base.arrays import Matrix
-from taut.noise import RandomSource
-from taut.training._noise.normal import fill_normal
-from taut.training._noise.step_noise import StepNoise
+from taut.training._noise.step_noise import Draw, StepNoise
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 __all__ = ["Basis", "BasisNoise"]
 
@@ -44,18 +47,17 @@ class Basis:
 
     def _defect(self) -> float:
         """Return how much the columns change squared lengths at most."""
-        single = self.on(torch.float32, torch.device("cpu"))
-        gram = single.T @ single
-        gram.diagonal().sub_(1.0)
-        return float(torch.linalg.matrix_norm(gram, 2)) if gram.isfinite().all() else math.inf
+        single = self._columns.astype(np.float32)
+        gram = single.T @ single - np.eye(self.size, dtype=np.float32)
+        return float(np.linalg.norm(gram, 2)) if np.isfinite(gram).all() else math.inf
 
     def on(self, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Return the columns; the last copy is kept."""
+        from taut.training._tensors.numbers import column_by_column
+
         kept = self._tensor
         if kept is None or kept.dtype != dtype or kept.device != device:
-            # Column after column in memory: a product with a vector reads it twice as fast.
-            kept = torch.tensor(self._columns.T, dtype=dtype, device=device).contiguous().T
-            self._tensor = kept
+            kept = self._tensor = column_by_column(self._columns, dtype, device)
         return kept
 
 
@@ -102,32 +104,21 @@ class BasisNoise(StepNoise):
                 f"has {sum(sizes)} in {max(groups, default=0) + 1}"
             )
 
-    def draw(
-        self,
-        shapes: Sequence[torch.Size],
-        source: RandomSource,
-        *,
-        factor: float,
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> list[Tensor]:
-        columns = self.basis.on(dtype, device)
-        outside = torch.zeros(self.basis.dimension, dtype=dtype)
-        if self._outside > 0:
-            fill_normal(outside, self._outside * factor, source)
-        outside = outside.to(device)
-        inside = fill_normal(torch.empty(self.basis.size, dtype=dtype), 1.0, source).to(device)
+    def draw(self, shapes: Sequence[torch.Size], how: Draw) -> list[Tensor]:
+        from taut.training._tensors.normal import normal
+
+        columns = self.basis.on(how.dtype, how.device)
+        outside = normal(self.basis.dimension, self._outside, how)
+        inside = normal(self.basis.size, 1.0, replace(how, factor=1.0))
         if min(self.scales) >= self._outside:
             excess = [math.sqrt((s - self._outside) * (s + self._outside)) for s in self.scales]
-            inside *= self._per_column(excess, inside) * factor
+            inside *= self._per_column(excess, inside) * how.factor
         else:
-            inside *= self._per_column(self.scales, inside) * factor
+            inside *= self._per_column(self.scales, inside) * how.factor
             inside -= outside @ columns
         flat = outside.addmv_(columns, inside)
         pieces = flat.split([shape.numel() for shape in shapes])
         return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
     def _per_column(self, values: Sequence[float], like: Tensor) -> Tensor:
-        counts = torch.tensor(self.ranks, device=like.device)
-        scales = torch.tensor(values[: len(self.ranks)], dtype=like.dtype, device=like.device)
-        return scales.repeat_interleave(counts)
+        return like.new_tensor(np.repeat(values[: len(self.ranks)], self.ranks))

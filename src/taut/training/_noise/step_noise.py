@@ -5,18 +5,36 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import GaussianNoise, RandomSource
-from taut.training._noise.normal import fill_normal
 
-__all__ = ["IndependentNoise", "StepNoise"]
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+__all__ = ["Draw", "IndependentNoise", "StepNoise"]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How the noise of one step is to be drawn.
+
+    Args:
+        source: the source of random bits.
+        factor: what the noise of the sum of clipped gradients is multiplied with.
+        dtype: the type of the tensors.
+        device: the place of the tensors.
+    """
+
+    source: RandomSource
+    factor: float
+    dtype: torch.dtype
+    device: torch.device
 
 
 class StepNoise(ABC):
@@ -29,6 +47,9 @@ class StepNoise(ABC):
     needs_whole: ClassVar[bool] = False
     """Whether all parameters must be asked for at once, so that shards of them cannot be."""
 
+    hides_more: ClassVar[bool] = False
+    """Whether a count that is released beside the sum is hidden too, by `draw_count`."""
+
     coordinate_rate: float = 1.0
     """The probability with which coordinates of clipped gradients take part, for which it is."""
 
@@ -37,16 +58,15 @@ class StepNoise(ABC):
         """Refuse a model with these groups and sizes of parameters, if the noise is for another."""
 
     @abstractmethod
-    def draw(
-        self,
-        shapes: Sequence[torch.Size],
-        source: RandomSource,
-        *,
-        factor: float,
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> list[Tensor]:
-        """Return noise of the given shapes, `factor` times that of the sum of clipped gradients."""
+    def draw(self, shapes: Sequence[torch.Size], how: Draw) -> list[Tensor]:
+        """Return noise of the given shapes, one for every trainable parameter in their order."""
+
+    def draw_count(self, how: Draw) -> Tensor:
+        """Return noise for the number that is counted beside gradients, where it `hides_more`."""
+        raise UnsoundConfiguration(
+            f"{type(self).__name__} hides gradients alone, no count beside them; give the noise "
+            "of a plan with this clipping, noise=plan.noise(sizes)"
+        )
 
 
 @dataclass(frozen=True)
@@ -97,22 +117,14 @@ class IndependentNoise(StepNoise):
                 f"{tuple(groups)}; ask the plan for the noise of this model"
             )
 
-    def draw(
-        self,
-        shapes: Sequence[torch.Size],
-        source: RandomSource,
-        *,
-        factor: float,
-        dtype: torch.dtype,
-        device: torch.device,
-    ) -> list[Tensor]:
-        noise = [torch.empty(0)] * len(shapes)
+    def draw(self, shapes: Sequence[torch.Size], how: Draw) -> list[Tensor]:
+        from taut.training._tensors.normal import normal
+
+        noise: dict[int, Tensor] = {}
         for group, scale in enumerate(self.scales):
             members = [i for i, other in enumerate(self.groups) if other == group]
             sizes = [shapes[i].numel() for i in members]
-            flat = torch.zeros(sum(sizes), dtype=dtype)
-            if scale > 0:
-                fill_normal(flat, scale * factor, source)
-            for i, part in zip(members, flat.to(device).split(sizes), strict=True):
+            flat = normal(sum(sizes), scale, how)
+            for i, part in zip(members, flat.split(sizes), strict=True):
                 noise[i] = part.view(shapes[i])
-        return noise
+        return [noise[i] for i in range(len(shapes))]

@@ -18,9 +18,9 @@ from taut.training._clipping.clipping import Clipping
 from taut.training._data.loader import MicroBatch, PrivateLoader
 from taut.training._data.loader_batches import LoaderBatches
 from taut.training._ledger.ledger import RunLedger
-from taut.training._ledger.shared import SharedLedger
 from taut.training._noise.generators import split
 from taut.training._plan.plan import Plan
+from taut.training._run.files.shared_ledger import SharedLedger
 from taut.training._run.opacus_arguments import OpacusArguments, clipping_of, settle
 from taut.training._run.private_optimizer import PrivateOptimizer
 from taut.training._sampling.sampling import Sampling

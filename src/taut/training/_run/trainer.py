@@ -28,7 +28,7 @@ from taut.training._ledger.result import TrainingResult
 from taut.training._noise.generators import split
 from taut.training._plan.plan import Plan
 from taut.training._run.evaluation import Evaluation, evaluate
-from taut.training._run.files import RunFiles
+from taut.training._run.files.run_files import RunFiles
 from taut.training._run.first_batch import first_examples
 from taut.training._run.interrupts import Interrupts, leave_interrupts_to_parent
 from taut.training._run.logs.audience import Audience

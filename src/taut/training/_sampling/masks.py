@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from taut._base import validate
 from taut.noise import RandomSource, SeededForExperiments
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["FINEST", "Masks", "dyadic_rate"]
 
@@ -71,8 +72,7 @@ class Masks:
         flat = rows.view(-1)
         for start in range(0, flat.numel(), _PORTION):
             part = flat[start : start + _PORTION]
-            bits = torch.from_numpy(self._bits(part.numel()))
-            part.mul_(bits.to(device=rows.device).to(rows.dtype))
+            part.mul_(part.new_tensor(self._bits(part.numel())))
         return rows
 
     def _bits(self, count: int) -> NDArray[np.uint8]:

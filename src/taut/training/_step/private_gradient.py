@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,17 +14,14 @@ from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
 from taut.training._clipping.clipping import Clipping
-from taut.training._clipping.quantile import CountedNoise
 from taut.training._gradients.copies import MeanOverCopies, OnCopies, check_copies
 from taut.training._gradients.layers.records import Record
 from taut.training._gradients.materialised import Materialised
 from taut.training._gradients.self_check import check_examples, check_losses, sum_of_squares
 from taut.training._gradients.suitable import check_model
 from taut.training._gradients.tape import Backend, NotExamples, Tape, tape_for
-from taut.training._noise.step_noise import StepNoise
+from taut.training._noise.step_noise import Draw, IndependentNoise, StepNoise
 from taut.training._sampling.masks import Masks
-from taut.training._step.clipped_sum import VotingSum, clipped_sum
-from taut.training._step.fitting_noise import checked_noise
 from taut.training._step.optimizer_checks import check_parameters
 from taut.training._step.reduction import Sharded, reduction_for, unwrapped
 from taut.training._tensors.examples import LossFunction, apply, batch_size
@@ -132,7 +128,7 @@ class PrivateGradient:
         self._generator = self._reduction.source(given)
         self.masks = Masks(kept, self.processes.own(given)) if kept < 1 else None
         """What samples coordinates, where the noise is for it; every process masks its rows."""
-        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected, self.masks)
+        self._sum = clipping.sum(self._parameters, groups, self._expected, self.masks)
         settings = (repr(clipping), repr(self._step_noise), self._expected)
         self.processes.check_same("clipping, noise and expected batch size", settings)
         self._to_check = self_check
@@ -169,8 +165,7 @@ class PrivateGradient:
         """
         norm = state["clipping_norm"]
         self.processes.check_same("the clipping norm", norm)
-        if isinstance(self._sum, VotingSum) and norm is not None:
-            self._sum.norm = validate.positive(clipping_norm=norm)
+        self._sum.go_on_with(None if norm is None else validate.positive(clipping_norm=norm))
 
     @property
     def is_sharded(self) -> bool:
@@ -315,10 +310,12 @@ class PrivateGradient:
     @torch.no_grad()
     def finish(self) -> None:
         """Add noise to the sum, divide, and set the gradients; the next logical batch begins."""
-        votes = self._sum.votes
-        self._reduction.finish(self._sum.taken(), self._noise)
+        votes, noise = self._sum.votes, self._step_noise
+        factor = _ROUNDING / self._expected * (self._sum.norm or 1.0)
+        self._reduction.finish(self._sum.taken(), noise, self._how(factor))
         if votes is not None:
-            self._move_norm(votes)
+            released = self._reduction.released(votes, noise, self._how(_ROUNDING))
+            self._sum.move(float(released))
 
     def exchange(self, clipping: Clipping, noise: StepNoise) -> None:
         """Clip and add noise in another way from the next logical batch on.
@@ -343,7 +340,7 @@ class PrivateGradient:
             )
         groups = clipping.groups(list(self._names.values()))
         self._step_noise = self._noise_for(clipping, groups, None, noise)
-        self._sum = clipped_sum(clipping, self._parameters, groups, self._expected, self.masks)
+        self._sum = clipping.sum(self._parameters, groups, self._expected, self.masks)
         self.clipping = clipping
         self.processes.check_same("clipping and noise", (repr(clipping), repr(noise)))
 
@@ -363,23 +360,8 @@ class PrivateGradient:
             "a parameter became trainable after PrivateGradient was made; make a new one"
         )
 
-    def _move_norm(self, votes: Tensor) -> None:
-        """Release what was counted, and clip the next logical batch to the bound it leads to."""
-        assert isinstance(self._sum, VotingSum)
-        noise = self._step_noise
-        assert isinstance(noise, CountedNoise)
-        draw = partial(noise.draw_count, self._generator, factor=_ROUNDING, like=votes)
-        self._sum.move(float(self._reduction.released(votes, draw)))
-
-    def _noise(self, shapes: Sequence[torch.Size]) -> list[Tensor]:
-        """Return noise for every parameter."""
-        return self._step_noise.draw(
-            shapes,
-            self._generator,
-            factor=_ROUNDING / self._expected * (self._sum.norm or 1.0),
-            dtype=self._sum.dtype,
-            device=self._sum.device,
-        )
+    def _how(self, factor: float) -> Draw:
+        return Draw(self._generator, factor, self._sum.dtype, self._sum.device)
 
     def _noise_for(
         self,
@@ -388,5 +370,17 @@ class PrivateGradient:
         scales: Sequence[float] | None,
         noise: StepNoise | None,
     ) -> StepNoise:
-        sizes = [parameter.numel() for parameter in self._parameters]
-        return checked_noise(clipping, groups, sizes, scales, noise, is_sharded=self.is_sharded)
+        """Return the noise that was asked for, if it fits model and clipping."""
+        if (scales is None) == (noise is None):
+            raise ValueError("give either scales or noise")
+        if noise is None:
+            assert scales is not None
+            noise = IndependentNoise(tuple(scales), tuple(groups))
+        clipping.check_noise(noise)
+        noise.check(groups, [parameter.numel() for parameter in self._parameters])
+        if noise.needs_whole and self.is_sharded:
+            raise UnsoundConfiguration(
+                f"{type(noise).__name__} is drawn for all parameters at once, and these are "
+                "sharded; use DistributedDataParallel, or a clipping by groups"
+            )
+        return noise

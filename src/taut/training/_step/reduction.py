@@ -8,9 +8,9 @@ So they may have different numbers of physical batches, or none.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +20,10 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource
 from taut.training._tensors.processes import Processes
 
-__all__ = ["Reduction", "Sharded", "reduction_for", "refuse_for_shards", "unwrapped"]
+if TYPE_CHECKING:
+    from taut.training._noise.step_noise import Draw, StepNoise
 
-Draw: TypeAlias = Callable[[Sequence[torch.Size]], list[Tensor]]
-"""Draws noise for the given shapes, one of every trainable parameter in their order."""
+__all__ = ["Reduction", "Sharded", "reduction_for", "refuse_for_shards", "unwrapped"]
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -70,39 +70,41 @@ class Reduction(ABC):
         """Return where this process takes the noise from that it draws."""
         return generator
 
-    def released(self, total: Tensor, draw: Callable[[], Tensor]) -> Tensor:
-        """Return the noisy sum over processes of a number that each has, the same in all.
+    def released(self, total: Tensor, noise: StepNoise, how: Draw) -> Tensor:
+        """Return the noisy sum over processes of a count that each has, the same in all.
 
         Args:
-            total: of this process.
-            draw: the noise, drawn by the first process alone.
+            total: the count of this process.
+            noise: the noise of the step, of which the first process alone draws.
+            how: the way to draw it.
         """
         group = self.processes.group
         if group is None:
-            return total + draw()
+            return total + noise.draw_count(how)
         summed = total.reshape(1).clone()
         dist.reduce(summed, group=group, group_dst=0)
         if self.processes.is_first:
-            summed += draw()
+            summed += noise.draw_count(how)
         dist.broadcast(summed, group=group, group_src=0)
         return summed[0]
 
     @abstractmethod
-    def finish(self, totals: Sequence[Tensor], draw: Draw) -> None:
+    def finish(self, totals: Sequence[Tensor], noise: StepNoise, how: Draw) -> None:
         """Add up the totals of all processes, add noise once, and set the gradients.
 
         Args:
-            totals: of this process, whole, for every trained parameter.
-            draw: the noise.
+            totals: the sums of this process, whole, for every trained parameter.
+            noise: the noise of the step.
+            how: the way to draw it.
         """
 
 
 class Alone(Reduction):
     """One process has all examples."""
 
-    def finish(self, totals: Sequence[Tensor], draw: Draw) -> None:
-        noise = draw([total.shape for total in totals])
-        for parameter, total, part in zip(self.trained.values(), totals, noise, strict=True):
+    def finish(self, totals: Sequence[Tensor], noise: StepNoise, how: Draw) -> None:
+        drawn = noise.draw([total.shape for total in totals], how)
+        for parameter, total, part in zip(self.trained.values(), totals, drawn, strict=True):
             parameter.grad = part.add_(total).to(parameter.dtype)
 
 
@@ -123,12 +125,12 @@ class Replicated(Reduction):
         for _, tensor in state:
             dist.broadcast(tensor.data, group=processes.group, group_src=0)
 
-    def finish(self, totals: Sequence[Tensor], draw: Draw) -> None:
+    def finish(self, totals: Sequence[Tensor], noise: StepNoise, how: Draw) -> None:
         flat = torch.cat([total.flatten() for total in totals])
         dist.reduce(flat, group=self.processes.group, group_dst=0)
         if self.processes.is_first:
-            noise = draw([total.shape for total in totals])
-            flat += torch.cat([part.flatten() for part in noise])
+            drawn = noise.draw([total.shape for total in totals], how)
+            flat += torch.cat([part.flatten() for part in drawn])
         dist.broadcast(flat, group=self.processes.group, group_src=0)
         pieces = flat.split([total.numel() for total in totals])
         for parameter, piece in zip(self.trained.values(), pieces, strict=True):
@@ -179,13 +181,13 @@ class Sharded(Reduction):
     def source(self, generator: RandomSource) -> RandomSource:
         return self.processes.own(generator)
 
-    def finish(self, totals: Sequence[Tensor], draw: Draw) -> None:
+    def finish(self, totals: Sequence[Tensor], noise: StepNoise, how: Draw) -> None:
         self.begin()  # here too if this process has no batch: the others wait for it
         self._let_go()
         self._has_begun = False
         parameters: list[Any] = list(self.trained.values())
-        noise = draw([parameter.to_local().shape for parameter in parameters])
-        for parameter, total, part in zip(parameters, totals, noise, strict=True):
+        drawn = noise.draw([parameter.to_local().shape for parameter in parameters], how)
+        for parameter, total, part in zip(parameters, totals, drawn, strict=True):
             summed = _part_of_sum(total, parameter)
             summed += _of_all_copies(part, parameter)
             parameter.grad = _like(parameter, summed.to(parameter.dtype))

@@ -1,5 +1,6 @@
 """Fixed, public features of examples: computed once, before training, at no cost in privacy."""
 
+import taut.training._tensors  # noqa: F401 (says what to install where PyTorch is missing)
 from taut._base import surface
 from taut.training.features._featurise import featurise
 from taut.training.features._leaves import dead_leaves

@@ -1,5 +1,6 @@
 """Small models that train well with privacy: no layer mixes examples, gradients stay bounded."""
 
+import taut.training._tensors  # noqa: F401 (says what to install where PyTorch is missing)
 from taut._base import surface
 from taut.training._gradients.layers.standardised import StandardisedConv2d
 from taut.training.models._digits import TanhCNN, mlp

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from taut.noise import RandomSource
 
-__all__ = ["fill_normal"]
+if TYPE_CHECKING:
+    from taut.training._noise.step_noise import Draw
+
+__all__ = ["fill_normal", "normal"]
 
 _CHUNK = 1 << 16  # pairs: large enough to hide the calls, small enough for the cache
 _THIN = 1 << 12  # radius words below this get further bits: the tail must not end at 6.7 deviations
@@ -17,6 +21,20 @@ _THIN = 1 << 12  # radius words below this get further bits: the tail must not e
 _LEAST = {kind: 2.0**66 * torch.finfo(kind).tiny for kind in (torch.float32, torch.float64)}
 """Deviations from which on all but the smallest draws are normal numbers of the format, and so are
 the factors that scale the longest gradients down to what such noise hides."""
+
+
+def normal(count: int, scale: float, how: Draw) -> Tensor:
+    """Return normal numbers in the place where they are wanted, zeros for a deviation of zero.
+
+    Args:
+        count: the number of them.
+        scale: the standard deviation, before it is multiplied with the factor.
+        how: the way to draw them.
+    """
+    drawn = torch.zeros(count, dtype=how.dtype)
+    if scale > 0:
+        fill_normal(drawn, scale * how.factor, how.source)
+    return drawn.to(how.device)
 
 
 def fill_normal(out: Tensor, scale: float, source: RandomSource) -> Tensor:
@@ -27,7 +45,7 @@ def fill_normal(out: Tensor, scale: float, source: RandomSource) -> Tensor:
     bits are not those of a real number: what is trained with it is protected from those who see
     parameters, not from those who know them to the last bit of every sum (Mironov 2012).
     """
-    if 0.0 < scale < _LEAST[out.dtype]:
+    if not scale >= _LEAST[out.dtype]:
         raise ValueError(
             f"noise of deviation {scale!r} is lost in {out.dtype}; multiply the loss and the "
             "clipping norm by a constant"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from taut.errors import UnsoundConfiguration
-from taut.training._clipping.clipping import Clipping, FlatClip, NormClipping, RowClipping
-from taut.training._clipping.quantile import QuantileClip
-from taut.training._gradients.layers.records import Record
-from taut.training._sampling.masks import Masks
 from taut.training._tensors.numbers import in_full_precision, parts_of, vanishing
 
-__all__ = ["ClippedSum", "VotingSum", "clipped_sum"]
+if TYPE_CHECKING:
+    from taut.training._clipping.clipping import NormClipping, RowClipping
+    from taut.training._clipping.quantile import QuantileClip
+    from taut.training._gradients.layers.records import Record
+    from taut.training._sampling.masks import Masks
+
+__all__ = ["ClippedSum", "SumOfRows", "VotingSum", "WeightedSum"]
 
 
 class ClippedSum(ABC):
@@ -48,6 +50,17 @@ class ClippedSum(ABC):
     def votes(self) -> Tensor | None:
         """What is counted beside the sum for the next bound, if it changes; not yet noisy."""
         return None
+
+    def go_on_with(self, norm: float | None) -> None:  # noqa: B027 (a constant bound stays)
+        """Clip the next logical batch to the bound of an earlier run, if bounds change.
+
+        Args:
+            norm: None after a run whose bound was constant: a bound that changes begins anew.
+        """
+
+    def move(self, votes: float) -> None:
+        """Set the bound of the next logical batch, from noisy votes on the last one."""
+        raise NotImplementedError(f"{type(self).__name__} has a constant bound")
 
     @property
     def device(self) -> torch.device:
@@ -96,32 +109,7 @@ class ClippedSum(ABC):
     def _forget(self) -> None: ...
 
 
-def clipped_sum(
-    clipping: Clipping,
-    parameters: Sequence[Tensor],
-    groups: Sequence[int],
-    expected: float,
-    masks: Masks | None = None,
-) -> ClippedSum:
-    """Return an empty sum for a clipping.
-
-    Raises:
-        UnsoundConfiguration: if there are masks, and entries are not bounded.
-    """
-    if masks is not None and (not isinstance(clipping, RowClipping) or not clipping.entry_blocks):
-        raise UnsoundConfiguration(
-            f"noise is for sums of which coordinates are sampled, and clipping={clipping!r} bounds "
-            "no entries; use the clipping of the plan"
-        )
-    if isinstance(clipping, RowClipping):
-        return _SumOfRows(clipping, parameters, groups, expected, masks)
-    if isinstance(clipping, QuantileClip):
-        return VotingSum(clipping, parameters, groups, expected)
-    assert isinstance(clipping, NormClipping)
-    return _WeightedSum(clipping, parameters, groups, expected)
-
-
-class _WeightedSum(ClippedSum):
+class WeightedSum(ClippedSum):
     """For clipping by norms: gradients stay factors, and are weighted in their sum."""
 
     def __init__(
@@ -173,7 +161,7 @@ class _WeightedSum(ClippedSum):
         self._sums.clear()
 
 
-class VotingSum(_WeightedSum):
+class VotingSum(WeightedSum):
     """For a bound that follows a quantile: every example also votes on the bound.
 
     A gradient that is no longer than the bound counts one half, a longer one minus one half, and
@@ -197,9 +185,9 @@ class VotingSum(_WeightedSum):
         """The bound of this logical batch."""
         return self._norm
 
-    @norm.setter
-    def norm(self, norm: float) -> None:
-        self._norm, self._clipping = norm, FlatClip(norm)
+    def go_on_with(self, norm: float | None) -> None:
+        if norm is not None:
+            self._norm, self._clipping = norm, self._quantile.at(norm)
 
     @property
     def votes(self) -> Tensor:
@@ -207,8 +195,7 @@ class VotingSum(_WeightedSum):
         return self._votes
 
     def move(self, votes: float) -> None:
-        """Set the bound of the next logical batch, from noisy votes on the last one."""
-        self.norm = self._quantile.moved(self.norm, votes)
+        self.go_on_with(self._quantile.moved(self.norm, votes))
 
     def _squares(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> Tensor:
         before = self.dropped
@@ -226,7 +213,7 @@ class VotingSum(_WeightedSum):
         return torch.zeros((), dtype=self.dtype, device=self.device)
 
 
-class _SumOfRows(ClippedSum):
+class SumOfRows(ClippedSum):
     """For clipping by coordinates: gradients are written out, part of a batch by part."""
 
     def __init__(

@@ -9,12 +9,12 @@ from typing import Any
 
 from taut._base.files import write_atomically
 from taut.errors import UnsoundConfiguration
-from taut.training._ledger.checkpoint import Checkpoints
 from taut.training._ledger.ledger import RunLedger
 from taut.training._ledger.record import RunRecord
 from taut.training._ledger.result import TrainingResult
-from taut.training._ledger.shared import SharedLedger
 from taut.training._plan.plan import Plan
+from taut.training._run.files.checkpoint import Checkpoints
+from taut.training._run.files.shared_ledger import SharedLedger
 from taut.training._tensors.processes import Processes
 
 __all__ = ["RunFiles"]
