@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import typer
 
 import taut
+from taut._base.json_numbers import json_numbers
 from taut._base.rounding import round_down, round_up
 from taut.errors import RunInUse, TautError
 
@@ -67,7 +68,7 @@ class Answer:
     def print(self, *, as_json: bool) -> None:
         """Write the answer to stdout, for a program or for a person."""
         if as_json:
-            print(json.dumps(json_numbers(self._fields()), indent=2))
+            print_json(self._fields())
         else:
             self._print_rows()
 
@@ -144,14 +145,3 @@ def shown(text: str) -> str:
             text = text.replace(letter, word)
         return text.encode(encoding, "backslashreplace").decode(encoding)
     return text
-
-
-def json_numbers(data: object) -> object:
-    """Return `data` with "Infinity" and null where JSON has no number, at any depth."""
-    if isinstance(data, Mapping):
-        return {key: json_numbers(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [json_numbers(value) for value in data]
-    if isinstance(data, float) and not math.isfinite(data):
-        return None if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
-    return data

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from taut import noise
+from taut._base.spelling import did_you_mean
 
 __all__ = ["Profile", "read_profile"]
 
@@ -161,8 +161,7 @@ def _radii(radii: Mapping[str, object], path: Path) -> dict[float, object]:
 def _check_keys(data: Mapping[str, object], known: Sequence[str], path: Path) -> None:
     for key in data:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+            hint = did_you_mean(key, known, otherwise=True)
             raise ValueError(f"{path} has an unknown key {key!r}{hint}")
 
 

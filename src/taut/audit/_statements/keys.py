@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from taut._base import spelling
 
 __all__ = ["free_words", "misspelt", "nearest", "not_checked", "unknown"]
 
@@ -13,8 +14,7 @@ _LIKE = 0.8  # a share of letters in common: "adjacancy" is meant to be "adjacen
 
 def nearest(key: object, known: Iterable[str]) -> str | None:
     """Return the known key that was meant, if one is spelt much like it."""
-    close = difflib.get_close_matches(str(key), list(known), n=1, cutoff=_LIKE)
-    return close[0] if close else None
+    return spelling.nearest(key, known, like=_LIKE)
 
 
 def misspelt(data: Mapping[str, Any], known: Iterable[str], where: str = "it") -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taut._base import validate
+from taut._base.json_numbers import INFINITY
 from taut.accounting import PrivacyLoss
 from taut.audit._statements.keys import unknown
 
@@ -59,7 +60,7 @@ def claimed_number(data: Mapping[str, Any], key: str) -> float:
     value = data[key]
     if isinstance(value, Mapping):
         value = value.get("upper")
-    if value == "Infinity":
+    if value == INFINITY:
         return math.inf
     return validate.non_negative(**{key: value})
 

@@ -1,6 +1,5 @@
 """``taut noise``: the least noise for a vector of which every coordinate's sensitivity is known."""
 
-import json as json_format
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from taut._base.rounding import round_down, round_up
-from taut.cli._page import json_numbers, mistakes_explained
+from taut.cli._page import mistakes_explained, print_json
 from taut.cli._run_options import JsonOption
 
 if TYPE_CHECKING:
@@ -53,8 +52,7 @@ def noise(
             power=power,
         )
         if json:
-            answer = {**found.to_dict(), "names": read.names}
-            print(json_format.dumps(json_numbers(answer), indent=2))
+            print_json({**found.to_dict(), "names": read.names})
         else:
             _print_tables(found, read.names)
         if plot is not None:

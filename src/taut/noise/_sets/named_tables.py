@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from taut._base.arrays import Vector, real_numbers
+from taut._base.spelling import did_you_mean
 
 __all__ = ["DataFrame", "NamedTable", "arranged", "by_name", "checked_names"]
 
@@ -69,9 +69,8 @@ def arranged(
     order = names if columns is None else tuple(columns)
     for name in order:
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]!r}" if near else f"it has {', '.join(map(repr, names))}"
-            raise ValueError(f"rows must have the column {name!r}; {hint}")
+            hint = did_you_mean(name, names) or f"; it has {', '.join(map(repr, names))}"
+            raise ValueError(f"rows must have the column {name!r}{hint}")
     table = cast(NamedTable, rows)
     found = [_column(table[name], name) for name in order]
     shapes = {column.shape for column in found}

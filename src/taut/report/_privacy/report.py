@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from taut._base.json_numbers import json_numbers
 from taut.accounting import Adjacency, Bounds, PrivacyLoss
 from taut.report._document.blocks import Section, inline_html, markdown_of, plain, unmarked
 from taut.report._document.html import html_page
@@ -268,7 +268,9 @@ class PrivacyReport:
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON text; "Infinity" stands where JSON has no number."""
-        return json.dumps(_finite(self.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
+        return json.dumps(
+            json_numbers(self.to_dict()), indent=2, ensure_ascii=False, allow_nan=False
+        )
 
     def write(self, directory: str | os.PathLike[str]) -> Path:
         """Write the report into a directory, which is made if it does not exist.
@@ -325,11 +327,3 @@ def _alternative(found: Alternative) -> dict[str, Any]:
         "batch_size": found.batch_size,
         "steps": found.steps,
     }
-
-
-def _finite(data: Any) -> Any:
-    if isinstance(data, Mapping):
-        return {key: _finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    return "Infinity" if data == math.inf else data

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-from taut._base.rounding import round_down, round_up
+from taut._base.rounding import round_down, round_up, scientific_down, scientific_up
 from taut.accounting import Adjacency
 from taut.report._document.blocks import plain
 from taut.report._privacy.evidence import Evidence
@@ -85,16 +84,12 @@ def number(value: float) -> str:
 
 def tiny_at_most(value: float) -> str:
     """Return an upper bound on a small probability, rounded up."""
-    return _scientific(value, ROUND_CEILING)
+    return scientific_up(value, 3)
 
 
 def tiny_at_least(value: float) -> str:
     """Return a lower bound on a small probability, rounded down."""
-    return _scientific(value, ROUND_FLOOR)
-
-
-def _scientific(value: float, rounding: str) -> str:
-    return f"{Context(prec=3, rounding=rounding).create_decimal(Decimal(value)):.2e}"
+    return scientific_down(value, 3)
 
 
 def relation_name(adjacency: Adjacency) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import sys
 import time
-from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from taut._base.rounding import places_up
 from taut.training._run.logs.callbacks import StepEnd
 
 __all__ = ["Progress"]
@@ -75,7 +75,7 @@ def _rounded_up(epsilon: float) -> str:
     """Return three decimal places, never below what they state."""
     if not math.isfinite(epsilon):
         return str(epsilon)
-    return str(Decimal(epsilon).quantize(Decimal("0.001"), ROUND_CEILING))
+    return places_up(epsilon, 3)
 
 
 def _bar() -> Any:
