@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from taut._base import surface
 from taut.runs._config import RunConfig
 from taut.runs._sweep import PlanSweep, SweptPlan, sweep_plan
+from taut.runs._task import read_task
 
 if TYPE_CHECKING:
     from taut.runs._run import PreparedRun, RunOutcome, prepare, resume, train
@@ -16,6 +17,7 @@ __all__ = [
     "RunOutcome",
     "SweptPlan",
     "prepare",
+    "read_task",
     "resume",
     "sweep_plan",
     "train",

@@ -8,6 +8,7 @@ that importing it executes. Nothing is executed before that is known.
 
 from __future__ import annotations
 
+import importlib
 import importlib.machinery
 import importlib.util
 import inspect
@@ -22,9 +23,9 @@ from typing import Any
 
 from torch import nn
 
-from taut.runs._tables import nearest
+from taut._base.spelling import did_you_mean
 
-__all__ = ["allowed_factory", "check_allowed", "names_code"]
+__all__ = ["allowed_factory", "check_allowed", "names_code", "typed_factory"]
 
 _LOADED: set[str] = set()  # by us: another run in this process may have a module of the same name
 
@@ -81,7 +82,7 @@ def allowed_factory(name: str, allow_code: str | None, code: Path) -> Callable[.
     if not callable(factory):
         names = [key for key, value in vars(module).items() if callable(value)]
         raise ValueError(
-            f"[model] {module_name!r} has no function {attribute!r}{nearest(attribute, names)}"
+            f"[model] {module_name!r} has no function {attribute!r}{did_you_mean(attribute, names)}"
         )
     if not _is_own(factory, root):
         raise ValueError(
@@ -89,6 +90,30 @@ def allowed_factory(name: str, allow_code: str | None, code: Path) -> Callable[.
             f"{root}, got {factory!r}; write a function there that makes the model"
         )
     made: Callable[..., Any] = factory
+    return made
+
+
+def typed_factory(name: str, where: str) -> Callable[..., Any]:
+    """Return what a name on the command line stands for: whoever types it means to run it.
+
+    Args:
+        name: "package.module:factory", looked for in the working directory first.
+        where: how messages call the place of the name.
+
+    Raises:
+        ValueError: if there is no such module, or no such function in it.
+    """
+    module, _, attribute = name.partition(":")
+    here = os.fspath(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"{where} {name}: {error}") from None
+    if not callable(found):
+        raise ValueError(f"{where} {name} must be a function that makes a model, got {found!r}")
+    made: Callable[..., Any] = found
     return made
 
 

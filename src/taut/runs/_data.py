@@ -1,9 +1,10 @@
-"""Examples of a run: arrays from a file, or a small dataset that comes with a package."""
+"""Examples from a file of arrays, by one rule for every command, or from a package."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -12,11 +13,69 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from taut._base.plain_arrays import read_arrays
+from taut._base.spelling import nearest
 from taut.runs._sections import DataSection
 
-__all__ = ["read_data"]
+__all__ = ["Arrays", "dataset", "named_arrays", "read_data"]
 
-_NAMES = ("x_train", "y_train", "x_test", "y_test")
+Arrays: TypeAlias = Mapping[str, NDArray[np.generic]]
+
+_PARTS = ("train", "test", "validation", "public")
+_NAMES = tuple(f"{letter}_{part}" for part in _PARTS for letter in "xy")
+_SHORT = {"x": "x_train", "y": "y_train"}
+
+
+def named_arrays(path: Path) -> Arrays:
+    """Return the arrays of a file under one name each: x_train, y_train, x_test, y_test, ...
+
+    Args:
+        path: a file of NumPy arrays; x and y stand for x_train and y_train where those are missing.
+
+    Raises:
+        ValueError: if it is no such file, or holds what is spelt much like a name, and is none.
+        OSError: if it cannot be read.
+    """
+    found = read_arrays(path)
+    arrays = {
+        _SHORT[name] if name in _SHORT and _SHORT[name] not in found else name: array
+        for name, array in found.items()
+    }
+    for name in arrays:
+        meant = nearest(name, _NAMES, like=_MISSPELT)
+        if name not in (*_NAMES, *_SHORT) and meant is not None and meant not in arrays:
+            raise ValueError(f"{path} holds {name!r}; did you mean {meant!r}?")
+    return arrays
+
+
+_MISSPELT = 0.8  # of letters in common; other arrays, such as ids, may lie beside the examples
+
+
+def dataset(arrays: Arrays, part: str, source: str, *, classes: bool) -> TensorDataset:
+    """Return inputs and targets of one part.
+
+    Args:
+        arrays: from `named_arrays`.
+        part: "train", "test", "validation" or "public".
+        source: how messages call the file.
+        classes: whether targets are labels; otherwise they are numbers.
+
+    Fractions and bytes, the pixels of images, become floats; other whole numbers stay whole, as
+    tokens must.
+
+    Raises:
+        ValueError: if arrays are missing, empty, of other things than numbers, or do not fit.
+    """
+    for name in (f"x_{part}", f"y_{part}"):
+        if name not in arrays:
+            raise ValueError(f"{source} has no array {name!r}; there are {_listed(arrays)}")
+    inputs, targets = arrays[f"x_{part}"], arrays[f"y_{part}"]
+    if inputs.ndim < 1 or len(inputs) == 0:
+        raise ValueError(f"{source} holds no examples")
+    if targets.ndim < 1 or len(targets) != len(inputs):
+        raise ValueError(
+            f"{source} holds {len(inputs)} inputs x_{part}, and targets of shape {targets.shape}"
+        )
+    return TensorDataset(_inputs(inputs, source), _targets(targets, source, classes=classes))
 
 
 def read_data(
@@ -36,17 +95,11 @@ def read_data(
     """
     arrays = _digits() if path is None else _read(path)
     source = "[data] builtin" if path is None else f"[data] {path}"
-    pairs = []
-    for inputs, targets in (("x_train", "y_train"), ("x_test", "y_test")):
-        if inputs not in arrays and targets not in arrays and inputs == "x_test":
-            break
-        for name in (inputs, targets):
-            if name not in arrays:
-                raise ValueError(f"{source} has no array {name!r}; there are {_listed(arrays)}")
-        pairs.append(_dataset(arrays[inputs], arrays[targets], section, source, classes=classes))
-    train, held_out = pairs[0], pairs[1] if len(pairs) == 2 else None
-    if held_out is not None:
-        _check_alike(train, held_out, source)
+    train = _shaped(dataset(arrays, "train", source, classes=classes), section)
+    if "x_test" not in arrays and "y_test" not in arrays:
+        return train, None
+    held_out = _shaped(dataset(arrays, "test", source, classes=classes), section)
+    _check_alike(train, held_out, source)
     return train, held_out
 
 
@@ -60,21 +113,16 @@ def _check_alike(train: TensorDataset, held_out: TensorDataset, source: str) -> 
             )
 
 
-def _read(path: Path) -> Mapping[str, NDArray[np.generic]]:
+def _read(path: Path) -> Arrays:
     if not path.exists():
         raise FileNotFoundError(f"[data] path: there is no file {path}")
     try:
-        arrays = read_arrays(path)
+        return named_arrays(path)
     except ValueError as error:
         raise ValueError(f"[data] {error}") from None
-    if "x" in arrays and "x_train" not in arrays:
-        arrays = {
-            "x_train" if n == "x" else "y_train" if n == "y" else n: a for n, a in arrays.items()
-        }
-    return arrays
 
 
-def _digits() -> Mapping[str, NDArray[np.generic]]:
+def _digits() -> Arrays:
     """Return 8 x 8 images of digits, every fifth of them to evaluate on."""
     try:
         from sklearn.datasets import load_digits
@@ -85,39 +133,31 @@ def _digits() -> Mapping[str, NDArray[np.generic]]:
         ) from None
     images, labels = load_digits(return_X_y=True)
     held_out = np.arange(len(labels)) % 5 == 0
-    parts = (images[~held_out] / 16, labels[~held_out], images[held_out] / 16, labels[held_out])
-    return dict(zip(_NAMES, parts, strict=True))
+    return {
+        "x_train": images[~held_out] / 16,
+        "y_train": labels[~held_out],
+        "x_test": images[held_out] / 16,
+        "y_test": labels[held_out],
+    }
 
 
-def _dataset(
-    inputs: NDArray[np.generic],
-    targets: NDArray[np.generic],
-    section: DataSection,
-    source: str,
-    *,
-    classes: bool,
-) -> TensorDataset:
-    if inputs.ndim < 1 or len(inputs) == 0:
-        raise ValueError(f"{source} holds no examples")
-    if targets.ndim < 1 or len(targets) != len(inputs):
-        raise ValueError(
-            f"{source} holds {len(inputs)} inputs, and targets of shape {targets.shape}"
-        )
+def _shaped(data: TensorDataset, section: DataSection) -> TensorDataset:
+    """Return examples with inputs of the shape and scale that a configuration asks for."""
+    inputs, targets = data.tensors
     if section.shape is not None:
-        if int(np.prod(section.shape)) != inputs[0].size:
+        if int(np.prod(section.shape)) != inputs[0].numel():
             raise ValueError(
-                f"[data] shape {list(section.shape)} does not fit inputs of {inputs[0].size} "
+                f"[data] shape {list(section.shape)} does not fit inputs of {inputs[0].numel()} "
                 "numbers"
             )
         inputs = inputs.reshape(len(inputs), *section.shape)
-    numbers = _inputs(inputs, source)
     if section.scale is not None:
-        numbers = numbers.float() * section.scale
-    return TensorDataset(numbers, _targets(targets, source, classes=classes))
+        inputs = inputs.float() * section.scale
+    return TensorDataset(inputs, targets)
 
 
 def _inputs(array: NDArray[np.generic], source: str) -> Tensor:
-    if array.dtype.kind == "f" or array.dtype == np.uint8:  # bytes are the pixels of images
+    if array.dtype.kind in "fb" or array.dtype == np.uint8:
         return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
     if array.dtype.kind in "iu":
         return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))

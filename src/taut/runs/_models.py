@@ -1,9 +1,9 @@
-"""The model of a run: one of ours by its name, or what a factory makes."""
+"""The model of a run or of a comparison: one of ours by its name, or what a factory makes."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,35 +11,83 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from taut._base.spelling import did_you_mean
 from taut.runs._code import allowed_factory, names_code
 from taut.runs._sections import ModelSection
-from taut.runs._tables import check_key, nearest
+from taut.runs._tables import check_key
 from taut.training import models
 
-__all__ = ["make_model"]
+__all__ = ["make_model", "our_model", "suited", "usual_arguments"]
 
-_OURS = ("ResNet20", "TanhCNN", "TextTransformer", "WideResNet", "mlp")
+_LAYERS = ("StandardisedConv2d",)  # parts of models, not models
+_OURS = {name.lower(): name for name in models.__all__ if name not in _LAYERS}
+_OTHER_NAMES = {"linear": "mlp"}  # without a hidden layer
+_HIDDEN = 64  # of the usual mlp: enough for a comparison of noise, and quick
+_IMAGES = {"TanhCNN": (28, 28), "ResNet20": (32, 32)}
 
 
-def make_model(
-    section: ModelSection, code: Path, data: TensorDataset, *, allow_code: str | None
-) -> nn.Module:
-    """Return a new model that can take the inputs of the data.
+def our_model(name: str, where: str = "[model] name") -> Callable[..., Any]:
+    """Return the model of `taut.training.models` that a name stands for.
+
+    Args:
+        name: as Python spells it, or in lower case, with hyphens or underscores.
+        where: how messages call the place of the name.
+
+    Raises:
+        ValueError: naming all models, and the one that was meant.
+    """
+    word = name.lower().replace("-", "").replace("_", "")
+    ours = _OURS.get(_OTHER_NAMES.get(word, word))
+    if ours is None:
+        names = (*_OTHER_NAMES, *_OURS.values())
+        raise ValueError(
+            f"{where} must be one of {', '.join(names)}, or 'package.module:factory', "
+            f"got {name!r}{did_you_mean(name, names)}"
+        )
+    found: Callable[..., Any] = getattr(models, ours)
+    return found
+
+
+def usual_arguments(name: str, shape: Sequence[int], outputs: int) -> dict[str, Any]:
+    """Return arguments of one of our models for inputs of a shape and so many outputs.
+
+    Comparisons choose them so, from data that count as public; the sizes of a private run are
+    written in its configuration.
+
+    Raises:
+        ValueError: if the model is for images of another size.
+    """
+    model = our_model(name)
+    if model is models.mlp:
+        numbers = int(torch.Size(shape).numel())
+        hidden = () if name == "linear" else (_HIDDEN,)
+        return {"widths": (numbers, *hidden, outputs)}
+    size = _IMAGES.get(model.__name__)
+    if size is not None and tuple(shape[1:]) != size:
+        raise ValueError(
+            f"the model {model.__name__} takes inputs of shape (channels, {size[0]}, {size[1]}), "
+            f"the file has {tuple(shape)}"
+        )
+    known = {"classes": outputs, "features": tuple(shape), "channels": shape[0], "length": shape[0]}
+    taken = inspect.signature(model).parameters
+    return {key: value for key, value in known.items() if key in taken}
+
+
+def make_model(section: ModelSection, code: Path, *, allow_code: str | None) -> nn.Module:
+    """Return a new model.
 
     Args:
         section: what the configuration says.
         code: where the module of a factory is looked for.
         allow_code: the module of a factory that may be run.
-        data: what it will be trained on; the first input is tried.
 
     Raises:
-        ValueError: if there is no such model, if it does not take these arguments, or not such
-            inputs.
+        ValueError: if there is no such model, or if it does not take these arguments.
     """
     if names_code(section.name):
         factory = allowed_factory(section.name, allow_code, code)
     else:
-        factory = _ours(section.name)
+        factory = our_model(section.name)
     _check_arguments(factory, section.arguments, section.name)
     arguments = {key: _as_tuple(value) for key, value in section.arguments.items()}
     try:
@@ -50,26 +98,38 @@ def make_model(
         raise ValueError(
             f"[model] {section.name} must return a torch.nn.Module, got {type(model).__name__}"
         )
+    return model
+
+
+def suited(model: nn.Module, data: TensorDataset, name: str) -> TensorDataset:
+    """Return the data as the model takes them: whole numbers as they are, or else as floats.
+
+    Raises:
+        ValueError: if the model takes them neither way; only the shape and type of an input, which
+            all have in common, are named.
+    """
+    inputs, targets = data.tensors
+    error = _refusal(model, data)
+    if error is not None and not inputs.is_floating_point():
+        floats = TensorDataset(inputs.float(), targets)
+        if _refusal(model, floats) is None:
+            return floats
+    if error is not None:
+        raise ValueError(
+            f"[model] {name} cannot take an input of shape {list(inputs.shape[1:])} and "
+            f"type {inputs.dtype}: {_short(error)}"
+        ) from error
+    return data
+
+
+def _refusal(model: nn.Module, data: TensorDataset) -> Exception | None:
     inputs, _ = data[:1]
     try:
         with torch.no_grad(), torch.random.fork_rng():
             model.eval()(inputs)
     except Exception as error:
-        raise ValueError(
-            f"[model] {section.name} cannot take an input of shape {list(inputs.shape[1:])} and "
-            f"type {inputs.dtype}: {_short(error)}"
-        ) from error
-    return model
-
-
-def _ours(name: str) -> Callable[..., Any]:
-    if name not in _OURS:
-        raise ValueError(
-            f"[model] name must be one of {', '.join(_OURS)}, or 'package.module:factory', "
-            f"got {name!r}{nearest(name, _OURS)}"
-        )
-    found: Callable[..., Any] = getattr(models, name)
-    return found
+        return error
+    return None
 
 
 def _check_arguments(factory: Callable[..., Any], given: Mapping[str, Any], name: str) -> None:

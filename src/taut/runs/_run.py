@@ -20,7 +20,7 @@ from taut.noise import SeededForExperiments
 from taut.runs._code import check_allowed, names_code
 from taut.runs._config import RunConfig
 from taut.runs._data import read_data
-from taut.runs._models import make_model
+from taut.runs._models import make_model, suited
 from taut.runs._run_directory import (
     begun,
     check_files,
@@ -212,7 +212,10 @@ def _prepared(config: RunConfig, plan: Plan | None, allow_code: str | None) -> P
     if config.training.seed is not None:
         torch.manual_seed(config.training.seed)
     _check_device(config.training.device)
-    model = make_model(config.model, config.code, examples, allow_code=allow_code)
+    model = make_model(config.model, config.code, allow_code=allow_code)
+    examples = suited(model, examples, config.model.name)
+    if held_out is not None:
+        held_out = suited(model, held_out, config.model.name)
     if held_out is not None and config.training.loss == "cross_entropy":
         _check_labels(model, held_out)
     return PreparedRun(config, examples, held_out, model, plan)

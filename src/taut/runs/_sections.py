@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taut._base import validate
+from taut._base.spelling import did_you_mean
 from taut.errors import TautError
-from taut.runs._tables import check_key, nearest
+from taut.runs._tables import check_key
 from taut.training import ModelMix, Plan
 from taut.training._ledger.record import checked_names
 from taut.training.extend import Clipping, Sampling
@@ -23,8 +24,8 @@ class DataSection:
     """Where examples come from.
 
     Attributes:
-        path: a file of NumPy arrays (`numpy.savez`) named x_train, y_train and, for examples to
-            evaluate on, x_test, y_test; or x and y.
+        path: a file of NumPy arrays (`numpy.savez`) named x_train (or x), y_train (or y) and, for
+            examples to evaluate on, x_test, y_test.
         builtin: or a dataset that comes with a package: "digits" of scikit-learn.
         scale: multiplies inputs; a number that was not computed from them.
         shape: of one input, if it is not that of the file.
@@ -262,7 +263,7 @@ def _strategy(kinds: Iterable[type[Any]], table: Mapping[str, Any], where: str) 
     if name not in members:
         raise ValueError(
             f"{where} needs a name among {', '.join(sorted(members))}, got {name!r}"
-            f"{nearest(name, members)}"
+            f"{did_you_mean(name, members)}"
         )
     member = members[name]
     for key in values:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from taut._base import validate
+from taut._base.spelling import did_you_mean
 from taut.errors import InfeasibleBudget
-from taut.runs._tables import nearest
 from taut.training import FlatClip, Plan
 
 __all__ = ["PlanSweep", "SweptPlan", "sweep_plan"]
@@ -106,7 +106,7 @@ def sweep_plan(knob: str, values: Sequence[float], **arguments: Any) -> PlanSwee
     """
     if knob not in KNOBS:
         raise ValueError(
-            f"knob must be one of {', '.join(KNOBS)}, got knob={knob!r}{nearest(knob, KNOBS)}"
+            f"knob must be one of {', '.join(KNOBS)}, got knob={knob!r}{did_you_mean(knob, KNOBS)}"
         )
     if not values:
         raise ValueError(f"values must name at least one {knob}, got none")

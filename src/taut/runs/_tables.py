@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["check_key", "nearest", "read_table", "toml_text"]
+from taut._base.spelling import did_you_mean
+
+__all__ = ["check_key", "read_table", "toml_text"]
 
 Section = TypeVar("Section")
 
@@ -47,7 +48,7 @@ def read_table(section: type[Section], table: object, where: str) -> Section:
         if choices is not None and value not in choices:
             raise ValueError(
                 f"{where} {key} must be one of {', '.join(choices)}, got {value!r}"
-                f"{nearest(value, choices)}"
+                f"{did_you_mean(value, choices)}"
             )
     for name, field in known.items():
         if name not in values and field.default is field.default_factory is MISSING:
@@ -67,14 +68,8 @@ def check_key(key: str, known: Iterable[str], where: str) -> None:
     names = list(known)
     if key in names:
         return
-    meant = nearest(key, names) or f"; known are {', '.join(names) or 'none'}"
+    meant = did_you_mean(key, names, otherwise=True)
     raise ValueError(f"{where} has the unknown key {key!r}{meant}")
-
-
-def nearest(word: object, known: Iterable[str]) -> str:
-    """Return "; did you mean ...?", or nothing if no known word is near."""
-    found = difflib.get_close_matches(str(word), list(known), n=1)
-    return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def _checked(value: object, hint: Any, where: str) -> object:

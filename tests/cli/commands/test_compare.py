@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from taut.cli._commands import compare as _compare
 from taut.comparison import Settings, predict
 
 torch.set_num_threads(1)
@@ -99,6 +98,23 @@ def test_regression_and_public_inputs_without_labels(run_json, written, arrays):
     assert answer["metric"] == "loss"
 
 
+def test_a_file_for_training_serves_a_comparison(run_json, written, arrays):
+    line = f"{OPTIONS} --arms plain --seeds 1"
+    expected = run_json(f"compare {written(arrays)} {line} --model linear")
+    renamed = {{"x": "x_train", "y": "y_train"}.get(n, n): a for n, a in arrays.items()}
+    beside = {"ids": np.arange(150)}
+    answer = run_json(f"compare {written({**renamed, **beside})} {line} --model linear")
+    assert answer["results"] == expected["results"]
+
+
+def test_whole_numbers_are_taken_as_the_model_takes_them(run_json, written, arrays):
+    line = f"{OPTIONS} --arms plain --seeds 1 --model mlp"
+    whole = {n: np.round(3 * a).astype(int) if n[0] == "x" else a for n, a in arrays.items()}
+    floats = {n: a.astype(float) if n[0] == "x" else a for n, a in whole.items()}
+    answers = [run_json(f"compare {written(found)} {line}") for found in (whole, floats)]
+    assert answers[0]["results"] == answers[1]["results"]
+
+
 def test_model_of_a_module(run_json, written, arrays, tmp_path, monkeypatch):
     (tmp_path / "my_models.py").write_text(
         "import torch\ndef small():\n    return torch.nn.Linear(6, 2)\nnumber = 3\n"
@@ -115,9 +131,10 @@ def test_model_of_a_module(run_json, written, arrays, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "options", "message"),
     [
-        ({"y_test": None}, "", "there is no 'y_test'"),
-        ({"z": np.zeros(3)}, "", "holds 'z'"),
-        ({"y": np.zeros(3, dtype=int)}, "", "one target for each of 150"),
+        ({"y_test": None}, "", "no array 'y_test'"),
+        ({"x_vaildation": np.zeros(3)}, "", "did you mean 'x_validation'"),
+        ({"y": np.zeros(3, dtype=int)}, "", "150 inputs x_train, and targets of shape (3,)"),
+        ({"y": np.array(list("ab") * 75)}, "", "must hold labels 0, 1, 2"),
         ({"y": np.full(150, -1)}, "", "must hold classes"),
         ({}, "--model best", "--model must be one of linear, mlp"),
         ({}, "--model tanh-cnn", "takes inputs of shape (channels, 28, 28)"),
@@ -127,7 +144,7 @@ def test_model_of_a_module(run_json, written, arrays, tmp_path, monkeypatch):
         ({}, "--arms plane", "name must be one of"),
         ({}, "--arms hybrid", "needs public examples"),
         ({}, "--learning-rates fast", "numbers separated by commas"),
-        ({}, "--momentum 1", "--momentum"),
+        ({}, "--momentum 1", "momentum"),
         ({}, "--gradients 10", "gradients must pay for one step"),
         ({}, "--epsilon 0", "epsilon"),
         ({}, "--config missing.toml", "missing.toml"),
@@ -171,14 +188,6 @@ def test_interruption_says_how_to_go_on(run, written, arrays, tmp_path, monkeypa
     result = run(f"compare {written(arrays)} {OPTIONS} --arms plain --out {tmp_path / 'out'}")
     assert result.exit_code == 130
     assert "the same command goes on where it stopped" in result.stderr
-
-
-def test_missing_torch_is_named():
-    def missing(*_):
-        raise ModuleNotFoundError("No module named 'torch'", name="torch")
-
-    with pytest.raises(ValueError, match=r"taut\[torch\]"), _compare._torch_asked_for():
-        missing()
 
 
 def test_example_of_the_help_works(run):

@@ -1,6 +1,5 @@
 """``taut compare``: methods side by side, at equal privacy and equally many gradients."""
 
-import json as json_format
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from taut.cli._page import json_numbers, mistakes_explained
+from taut.cli._page import INTERRUPTED, mistakes_explained, print_json
 from taut.cli._run_options import AllowCodeOption, DeltaOption, JsonOption
 
 if TYPE_CHECKING:
@@ -40,14 +39,16 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
 
 def compare(
     context: typer.Context,
-    data: Annotated[str, typer.Argument(help="An .npz file with x, y, x_test, y_test; or 'demo'.")],
+    data: Annotated[
+        str, typer.Argument(help="An .npz file with x_train, y_train, x_test, y_test; or 'demo'.")
+    ],
     *,
     epsilon: Annotated[float, typer.Option(help="The promise of every run.")],
     delta: DeltaOption,
     gradients: Annotated[int, typer.Option(help="Gradients of examples that a run may compute.")],
     batch_size: Annotated[int, typer.Option(help="Expected number of examples in a step.")],
     model: Annotated[
-        str, typer.Option(help="linear, mlp, tanh-cnn, resnet20, or module:factory.")
+        str, typer.Option(help="linear, mlp, TanhCNN, ResNet20, or module:factory.")
     ] = "mlp",
     norm: Annotated[float, typer.Option(help="Clipping norm.")] = 1.0,
     arms: Annotated[
@@ -91,14 +92,14 @@ def compare(
 
     Example: taut compare demo --epsilon 2 --delta 1e-5 --gradients 5000 --batch-size 500 --seeds 3
     """
-    with mistakes_explained(), _torch_asked_for():
-        from taut.cli._task_file import read_task
+    with mistakes_explained():
         from taut.comparison import Comparison, Settings, predict
         from taut.comparison import compare as run
+        from taut.runs import read_task
 
         source = context.get_parameter_source("model")
         typed = source is None or source.name != "DEFAULT_MAP"
-        task = read_task(data, model, momentum, typed=typed, allow_code=allow_code)
+        task = read_task(data, model, momentum=momentum, typed=typed, allow_code=allow_code)
         settings = Settings(
             examples=len(task.train),
             batch_size=batch_size,
@@ -110,7 +111,7 @@ def compare(
         names = None if arms is None else [name.strip() for name in arms.split(",")]
         predicted = predict(settings, task.sizes, arms=names, public_gradients=task.gradients(0))
         if predict_only:
-            print(_as_json(predicted.to_dict()) if json else predicted)
+            print_json(predicted.to_dict()) if json else print(predicted)
             return
         print(f"Warning: {Comparison.experiment}\n", file=sys.stderr)
         if not json:
@@ -127,13 +128,9 @@ def compare(
                 confidence=confidence,
                 out_dir=out,
             )
-        print(_as_json(found.to_dict()) if json else found)
+        print_json(found.to_dict()) if json else print(found)
         if out is not None:
             _draw(found, out / "comparison.svg")
-
-
-def _as_json(data: object) -> str:
-    return json_format.dumps(json_numbers(data), indent=2)
 
 
 def _numbers(text: str) -> list[float]:
@@ -155,20 +152,10 @@ def _draw(found: "Comparison", path: Path) -> None:
 
 
 @contextmanager
-def _torch_asked_for() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise ValueError("comparisons train with PyTorch: pip install 'taut[torch]'") from None
-
-
-@contextmanager
 def _interruption_explained(out: Path | None) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
         hint = "" if out is None else "; the same command goes on where it stopped"
         print(f"Stopped{hint}.", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
