@@ -7,6 +7,7 @@ hockey stick it may spread (docs/errata.md). So nothing here has a dominating pa
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -97,6 +98,14 @@ class _Clipped(RenyiOnly):
         """The noise over the largest l2-norm of a clipped record."""
         return self.sigma / self.l2_clip
 
+    @abstractmethod
+    def _cumulants(self, largest: int) -> Vector:
+        """Return the cumulants at the vertex, orders 0 to ``largest``."""
+
+    def renyi(self, half: Half, orders: Vector) -> Vector:
+        """Return the divergences at the vertex, the same bound in both directions."""
+        return divergences_from(lambda largest: self._cumulants(table_size(largest)), orders)
+
     def check(self, adjacency: Adjacency) -> None:
         """Only add/remove and zero-out: a null record leaves the sum as an absent one does."""
         if adjacency is Adjacency.REPLACE:
@@ -134,13 +143,8 @@ class Coordinatewise(_Clipped):
             rate, self.rate, self.sigma, self.clip, self.clip_inf, self.dimension, self.p
         )
 
-    def renyi(self, half: Half, orders: Vector) -> Vector:
-        """Return the divergences at the vertex, the same bound for both directions."""
-
-        def cumulants(largest: int) -> Vector:
-            return cell_sampled(self.rate, self.vertex, self.sigma, table_size(largest))
-
-        return divergences_from(cumulants, orders)
+    def _cumulants(self, largest: int) -> Vector:
+        return cell_sampled(self.rate, self.vertex, self.sigma, largest)
 
 
 @dataclass(frozen=True)
@@ -171,19 +175,11 @@ class TwiceSampled(_Clipped):
         """Return the same release on a Poisson sample of the records: rates multiply."""
         return replace(self, record_rate=validate.probability(rate=rate) * self.record_rate)
 
-    def renyi(self, half: Half, orders: Vector) -> Vector:
-        """Return the divergences at the vertex, the same bound in both directions.
-
-        The published proof of "absent against present" is complete at even orders; the binomial
-        sum holds at all of them, since the divergences of the masked row cover both directions.
-        """
-        at = self.vertex
-
-        def cumulants(largest: int) -> Vector:
-            rates = self.record_rate, self.coordinate_rate
-            return _twice_sampled(*rates, at, self.sigma, table_size(largest))
-
-        return divergences_from(cumulants, orders)
+    def _cumulants(self, largest: int) -> Vector:
+        # The published proof of "absent against present" is complete at even orders; the binomial
+        # sum holds at all of them: the divergences of the masked row cover both directions.
+        rates = self.record_rate, self.coordinate_rate
+        return _twice_sampled(*rates, self.vertex, self.sigma, largest)
 
 
 def coordinatewise(

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -54,8 +55,10 @@ def _sampled_table(
 
 
 class _Mixed(RenyiOnly):
-    """What the two kinds share: checks and a name."""
+    """What the two kinds share: the worst record, sampling, checks and a name."""
 
+    norm: ClassVar[float]
+    """Which norm the sensitivity bounds."""
     width: float
     sensitivity: float
     sensitivity_inf: float
@@ -69,6 +72,15 @@ class _Mixed(RenyiOnly):
         if self.dimension is not None:
             validate.positive_integer(dimension=self.dimension)
         validate.probability(rate=self.rate)
+
+    @property
+    def vertex(self) -> Vertex:
+        """The record that is hardest to hide."""
+        return vertex(self.sensitivity, self.sensitivity_inf, self.dimension, self.norm)
+
+    def sampled(self, rate: float) -> Self:
+        """Return the same release on a Poisson sample of the records: rates multiply."""
+        return replace(self, rate=validate.probability(rate=rate) * self.rate)  # type: ignore[call-arg]
 
     def check(self, adjacency: Adjacency) -> None:
         """Sampling needs add/remove or zero-out; without it all relations serve."""
@@ -90,6 +102,7 @@ class MixedGaussian(_Mixed):
     """A sum over a Poisson sample plus N(0, sigma^2) plus uniform noise, on every coordinate."""
 
     kind = "mixed_gaussian"
+    norm = 2.0
     caveat = "the worst record is known by high-precision computation, not by proof"
     sigma: float
     width: float
@@ -104,18 +117,9 @@ class MixedGaussian(_Mixed):
         self._check_shared()
 
     @property
-    def vertex(self) -> Vertex:
-        """The record that is hardest to hide."""
-        return vertex(self.sensitivity, self.sensitivity_inf, self.dimension, 2.0)
-
-    @property
     def plain(self) -> Release:
         """A release whose pair dominates this one: uniform noise is post-processing of it."""
         return Poisson(Gaussian(self.sigma, self.sensitivity), self.rate)
-
-    def sampled(self, rate: float) -> MixedGaussian:
-        """Return the same release on a Poisson sample of the records: rates multiply."""
-        return replace(self, rate=validate.probability(rate=rate) * self.rate)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the smaller of the mixed bound and that of the Gaussian alone, at every order.
@@ -145,6 +149,7 @@ class MixedLaplace(_Mixed):
     """A sum over a Poisson sample plus Laplace plus uniform noise, on every coordinate."""
 
     kind = "mixed_laplace"
+    norm = 1.0
     scale: float
     width: float
     sensitivity: float
@@ -156,11 +161,6 @@ class MixedLaplace(_Mixed):
         """Check the parameters."""
         validate.positive(scale=self.scale)
         self._check_shared()
-
-    @property
-    def vertex(self) -> Vertex:
-        """The record that is hardest to hide."""
-        return vertex(self.sensitivity, self.sensitivity_inf, self.dimension, 1.0)
 
     @property
     def plain(self) -> Release:
@@ -176,10 +176,6 @@ class MixedLaplace(_Mixed):
         # log(1 + q (e^L - 1)), without overflow
         log_odds = math.log(self.rate) + loss + np.log(-np.expm1(-loss))
         return float(np.logaddexp(0.0, log_odds) * UP)
-
-    def sampled(self, rate: float) -> MixedLaplace:
-        """Return the same release on a Poisson sample of the records: rates multiply."""
-        return replace(self, rate=validate.probability(rate=rate) * self.rate)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the divergences at the vertex, capped by the largest loss."""
