@@ -11,14 +11,17 @@ import numpy as np
 from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting._adjacency import halves
+from taut.accounting._budgets.calibrate import least
 from taut.accounting._comparisons.equal_compute import renyi_epsilon
+from taut.accounting._engines.bounds import Bounds
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.uniform_moments import NARROW, log_window
 from taut.accounting._mechanisms.uniform_noise import MixedGaussian
+from taut.errors import InfeasibleBudget
 
 __all__ = ["MixingComparison", "compare_mixing", "estimate_loss_moments", "fisher_information"]
 
-_SIGMA_BISECTIONS = 60  # of log(sigma), to the last digit; the search ends sooner, at the safe end
+_SIGMA_ACCURACY = 1e-7  # relative: more digits than anybody reads of a ratio of variances
 _DENSITY_STEP = 0.02  # of the trapezoid rule, in deviations: exp(-2 pi^2 / 0.02^2) is no error
 
 
@@ -84,7 +87,7 @@ def compare_mixing(
 
     epsilon = renyi_epsilon(mixed, count, directions, delta, conversion)
     injected = math.hypot(mixed.sigma, mixed.width / math.sqrt(12))
-    equal = _equal_sigma(gaussian, epsilon, mixed.sigma, injected)
+    equal = _equal_sigma(gaussian, epsilon, delta, (mixed.sigma, injected))
     return MixingComparison(
         epsilon,
         injected,
@@ -97,15 +100,21 @@ def compare_mixing(
 
 
 def _equal_sigma(
-    epsilon: Callable[[float], float], target: float, low: float, high: float
+    epsilon_at: Callable[[float], float],
+    epsilon: float,
+    delta: float,
+    bracket: tuple[float, float],
 ) -> float:
-    """Return the sigma between ``low`` and ``high`` whose epsilon is ``target``."""
-    for _ in range(_SIGMA_BISECTIONS):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if epsilon(middle) > target else (low, middle)
-        if high - low <= 1e-7 * low:
-            break
-    return high
+    """Return the sigma whose epsilon is that of the mixed noise."""
+
+    def bounds_at(sigma: float, _: float) -> Bounds:
+        value = epsilon_at(sigma)
+        return Bounds(value, value)
+
+    try:
+        return least(bounds_at, epsilon, delta, _SIGMA_ACCURACY, bracket)[0]
+    except InfeasibleBudget:  # so little is mixed in that both ends are the same but for rounding
+        return max(bracket)
 
 
 def fisher_information(sigma: float, width: float) -> float:

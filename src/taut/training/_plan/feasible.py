@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from taut._base.rounding import round_up
 from taut.accounting import PrivacyLoss, calibrate
 from taut.errors import InfeasibleBudget
-from taut.training._plan.mixing import ModelMix, least_noise
+from taut.training._plan.mixing import ModelMix
 from taut.training._sampling.sampling import Sampling
 
 __all__ = ["Target", "check_feasible"]
@@ -80,9 +81,6 @@ def _without_narrow_mixing(target: Target, most: float) -> Target:
 
 def _needed(target: Target) -> str:
     try:
-        if target.mixing is not None:
-            noise = least_noise(target.loss, target.epsilon, target.delta, tolerance=_ROUGH)
-            return f"{noise:.4g}"
         found = calibrate(target.loss, epsilon=target.epsilon, delta=target.delta, tolerance=_ROUGH)
     except InfeasibleBudget:
         return "more than any float"
@@ -94,7 +92,7 @@ def _ways_out(target: Target, limit: float | None) -> list[str]:
     most = target.drowning if limit is None else limit
     epsilon = target.loss(most).epsilon(target.delta)
     target = _without_narrow_mixing(target, most)
-    ways = [f"epsilon >= {_up(epsilon)}"] if epsilon < math.inf else []
+    ways = [f"epsilon >= {round_up(epsilon, 3)}"] if epsilon < math.inf else []
     fewer = _turn(limit, lambda factor: replace(target, steps=math.floor(target.steps / factor)))
     if fewer is not None:
         ways.append(f"steps <= {fewer.steps}")
@@ -130,9 +128,3 @@ def _turn(limit: float | None, turned: Callable[[float], Target]) -> Target | No
 
 def _possible(target: Target) -> bool:
     return target.steps >= 1 and target.batch_size >= 1
-
-
-def _up(value: float) -> str:
-    """Return three digits, rounded up."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
-    return f"{math.ceil(value / unit) * unit:.3g}"

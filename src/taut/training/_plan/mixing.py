@@ -7,28 +7,24 @@ state of an optimizer, every coordinate mixed, Poisson batches.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
-
-from scipy.optimize import brentq
+from functools import lru_cache
 
 from taut._base import validate
 from taut._base.registry import Strategy
 from taut._base.rounding import round_down, round_up
 from taut.accounting import MixingComparison, PrivacyLoss, calibrate, mixed_gaussian
-from taut.errors import InfeasibleBudget, UnsoundConfiguration
+from taut.errors import UnsoundConfiguration
 from taut.training._clipping.clipping import Clipping, FlatClip, NormalisedClip
 from taut.training._clipping.entries import L2LInfClip
 from taut.training._noise.step_noise import IndependentNoise, StepNoise
 from taut.training._sampling.sampling import PoissonSampling, Sampling
 
-__all__ = ["Mixing", "ModelMix", "least_noise", "mixing_of"]
+__all__ = ["Mixing", "ModelMix", "mixing_of"]
 
 _SLACK = 1 + 1e-9  # of a square root in floating point; noise and width allow for much more
 _WIDEST = 2.0**16  # beyond so many deviations the normal part is lost in the rounding of float32
-_ACCURACY = 3e-5  # of a logarithm of noise
-_FURTHEST = 40  # doublings of noise
 
 
 class Mixing(Strategy):
@@ -198,34 +194,6 @@ def mixing_of(data: Mapping[str, object]) -> ModelMix | None:
     mixing = Mixing.from_dict(found)  # type: ignore[arg-type]
     assert isinstance(mixing, ModelMix)
     return mixing
-
-
-def least_noise(
-    loss: Callable[[float], PrivacyLoss], epsilon: float, delta: float, *, tolerance: float = 1e-3
-) -> float:
-    """Return the noise multiplier at which `loss` is about `epsilon` at `delta`.
-
-    General calibration is steered by lower bounds on epsilon, and there is none for mixed noise.
-    """
-
-    @cache
-    def excess(log_noise: float) -> float:
-        found = loss(math.exp(log_noise)).epsilon(delta, tolerance)
-        return math.log(min(max(found / epsilon, 1e-20), 1e20))
-
-    low = high = 0.0
-    step = math.log(2.0)
-    while excess(high) > 0 and high < _FURTHEST * step:
-        low, high = high, high + step
-    while excess(low) <= 0 and low > -_FURTHEST * step:
-        low, high = low - step, low
-    if excess(low) <= 0 or excess(high) > 0:
-        raise InfeasibleBudget(
-            f"epsilon={epsilon:g} at delta={delta:g} is met by every noise multiplier or by none "
-            f"from {math.exp(low):.3g} to {math.exp(high):.3g}; choose another epsilon, or give "
-            "noise_multiplier"
-        )
-    return math.exp(brentq(excess, low, high, xtol=_ACCURACY))
 
 
 @lru_cache(maxsize=64)

@@ -17,7 +17,7 @@ from taut.training._clipping.clipping import Clipping
 from taut.training._noise.step_noise import IndependentNoise, StepNoise
 from taut.training._plan.arguments import batches_of, steps_of, two_of_promise
 from taut.training._plan.feasible import Target, check_feasible
-from taut.training._plan.mixing import ModelMix, least_noise, mixing_of
+from taut.training._plan.mixing import ModelMix, mixing_of
 from taut.training._sampling.sampling import Sampling, positive_rate
 
 __all__ = ["Plan"]
@@ -385,10 +385,7 @@ class Plan:
         )
         check_feasible(target, limit)
         self._set(sampling=self.sampling.tuned(self.clipping, self.steps, epsilon, delta))
-        if self.mixing is not None:
-            noise = least_noise(self._loss_with, epsilon, delta)
-        else:
-            noise = calibrate(self._loss_with, epsilon=epsilon, delta=delta).value
+        noise = calibrate(self._loss_with, epsilon=epsilon, delta=delta).value
         # Whoever recomputes epsilon with the usual accuracy must find it within the promise.
         while (excess := self._loss_with(noise).epsilon(delta) / epsilon) > 1:
             noise *= max(math.sqrt(excess), 1 + 1e-5)
