@@ -77,7 +77,7 @@ def sampled_gaussian() -> tables.Table:
 def samplers() -> tables.Table:
     """Return the epsilon of one run under every sampler."""
     comparison = taut.compare_samplers(
-        1.0, batch_size=100, population=10_000, steps=1_000, delta=1e-5
+        1.0, batch_size=100, examples=10_000, steps=1_000, delta=1e-5
     )
     rows = [
         {"sampler": run.sampler, "adjacency": str(run.adjacency), "epsilon": run.epsilon.upper}

@@ -28,6 +28,7 @@ from taut.accounting._comparisons.samplers import (
     compare_samplers,
 )
 from taut.accounting._engines.bounds import Bounds
+from taut.accounting._gaussian_run import GaussianRun, Sampler, samplers_of
 from taut.accounting._loss import (
     PrivacyLoss,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "Calibration",
     "EqualComputePlan",
     "Explanation",
+    "GaussianRun",
     "Half",
     "IndividualFilter",
     "Mask",
@@ -74,6 +76,7 @@ __all__ = [
     "PrivacyOdometer",
     "Remaining",
     "SampledRun",
+    "Sampler",
     "SamplerComparison",
     "additive_noise",
     "approximate",
@@ -102,6 +105,7 @@ __all__ = [
     "pure",
     "randomized_response",
     "renyi",
+    "samplers_of",
     "screening_rdp",
     "stability_release",
     "to_dp_event",

@@ -1,12 +1,17 @@
-"""A run of noisy sums, as people describe it: one vocabulary, and one loss, for every command."""
+"""A run of noisy sums, as people describe it: one vocabulary, and one loss, for every room.
+
+A sampler is described here and nowhere else: its name, how its batches may be given, the relations
+that it has a theorem for, and the loss of a run. To add one, such as an allocation of records to
+the steps of an epoch or batches with a cap, add a member to `Sampler` and a rule to `_RULES`; the
+commands, comparisons, reports, statements and plans follow.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any
 
 from taut._base import validate
 from taut.accounting._adjacency import Adjacency
@@ -14,22 +19,37 @@ from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.noise import gaussian
 from taut.accounting._releases.release import Release
 
-__all__ = ["GaussianRun", "Sampler", "as_sampler", "samplers_of"]
-
-_POISSON = ("poisson", "poisson_replace", "poisson_rdp", "twice_sampled", "twice_sampled_blocks")
-"""Releases whose record rate is that of a Poisson sample, whatever its value."""
+__all__ = ["GaussianRun", "Sampler", "samplers_of"]
 
 _LEAST_RATE = 1e-18  # an epoch then has as many steps as 64 bits count
 _WHOLE = 1e-12  # relative: what division adds to a whole number of steps must not cost one more
+_EXCHANGE = 2.0  # in clipping norms: an exchanged record takes one away and adds another
 
 
 class Sampler(StrEnum):
-    """How a step chooses its records; the names are those of plans and statements."""
+    """How a step chooses its records: the names that commands, plans and statements share.
+
+    A name is found whatever its case, with hyphens, blanks or underscores.
+
+    **Guarantee**: none of its own. What a sampler promises is the loss of a `GaussianRun`.
+
+    Raises:
+        ValueError: for a name that is not known.
+
+    Example:
+        >>> from taut.accounting import Sampler
+        >>> Sampler("fixed-size"), Sampler("Poisson").usual_adjacency
+        (<Sampler.FIXED_SIZE: 'fixed_size'>, <Adjacency.ADD_REMOVE: 'add_remove'>)
+    """
 
     POISSON = "poisson"
+    """Every record joins a step independently, with one probability."""
     FIXED_SIZE = "fixed_size"
+    """Every step draws a subset of one size afresh, uniform among all of that size."""
     SHUFFLE = "shuffle"
+    """Records are permuted once an epoch, and batches are cut from that order."""
     NONE = "none"
+    """Every step looks at all records."""
 
     @property
     def usual_adjacency(self) -> Adjacency:
@@ -38,41 +58,46 @@ class Sampler(StrEnum):
         Batches of one size have it for replace-one, where the number of records is public.
         Adding a record changes which sizes are possible, and needs a word from whoever claims it.
         """
-        return _USUAL[self]
+        return _RULES[self].usual
 
+    @property
+    def compared_adjacencies(self) -> tuple[Adjacency, ...]:
+        """The relations for which `compare_samplers` shows the sampler; none for no sampling."""
+        return _RULES[self].compared
 
-_USUAL = {
-    Sampler.POISSON: Adjacency.ADD_REMOVE,
-    Sampler.FIXED_SIZE: Adjacency.REPLACE,
-    Sampler.SHUFFLE: Adjacency.ZERO_OUT,
-    Sampler.NONE: Adjacency.ADD_REMOVE,
-}
-
-
-def as_sampler(name: object) -> Sampler:
-    """Return the sampler of a name; fixed-size and fixed_size are one.
-
-    Raises:
-        ValueError: for any other name.
-    """
-    word = name.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(name, str) else ""
-    try:
-        return Sampler(word)
-    except ValueError:
-        known = ", ".join(Sampler)
-        raise ValueError(f"sampler must be one of {known}, got sampler={name!r}") from None
+    @classmethod
+    def _missing_(cls, value: object) -> Sampler:
+        word = value.strip().lower() if isinstance(value, str) else ""
+        word = word.replace("-", "_").replace(" ", "_")
+        if word in cls.__members__.values():
+            return cls(word)
+        raise ValueError(f"sampler must be one of {', '.join(cls)}, got sampler={value!r}")
 
 
 @dataclass(frozen=True)
 class GaussianRun:
     """Equal steps of a clipped sum with Gaussian noise, under one sampler; noise is left open.
 
-    Attributes:
+    Make one with `of`, which derives what is not given.
+
+    Args:
         sampler: how a step chooses its records.
         rate: the share of all records that a step looks at.
-        steps: how many there are.
-        epochs: how many passes over the data they are, rounded up.
-        sizes: the batch and the number of records, where they are known.
+        steps: the number of steps.
+        epochs: the number of passes over the data that the steps are, rounded up.
+        sizes: the batch size and the number of records, where they are known.
+
+    **Guarantee**: `loss` bounds what all steps together reveal, under the relation that is asked
+    for, if batches are drawn as the sampler says and stay secret.
+
+    Example:
+        >>> from taut.accounting import GaussianRun
+        >>> run = GaussianRun.of("poisson", rate=0.01, steps=1_000)
+        >>> round(run.loss(sigma=1.0).epsilon(delta=1e-5), 2)
+        1.83
+        >>> shuffled = GaussianRun.of("shuffle", batch_size=100, examples=10_000, epochs=10)
+        >>> shuffled.steps, round(shuffled.loss(sigma=1.0).epsilon(delta=1e-5), 2)
+        (1000, 17.86)
     """
 
     sampler: Sampler
@@ -81,83 +106,176 @@ class GaussianRun:
     epochs: int
     sizes: tuple[int, int] | None = None
 
+    @classmethod
+    def of(
+        cls,
+        sampler: Sampler | str,
+        *,
+        steps: int | None = None,
+        epochs: float | None = None,
+        rate: float | None = None,
+        batch_size: int | None = None,
+        examples: int | None = None,
+        named: Callable[[str], str] = repr,
+    ) -> GaussianRun:
+        """Return the run that people describe so.
+
+        Args:
+            sampler: how a step chooses its records.
+            steps: the number of steps; or
+            epochs: the number of passes over the data, which may be a fraction.
+            rate: the share of all records that a step looks at; or
+            batch_size: the (expected) number of records in a batch, together with
+            examples: the number of records that batches are drawn from.
+            named: how messages spell the name of an argument.
+
+        Raises:
+            ValueError: if something is missing, given twice, or does not fit.
+        """
+        kind = Sampler(sampler)
+        given = {"rate": rate, "batch_size": batch_size, "examples": examples}
+        share, sizes = _batches(kind, {k: v for k, v in given.items() if v is not None}, named)
+        if steps is not None and epochs is not None:
+            raise ValueError(f"give either {named('steps')} or {named('epochs')}, not both")
+        if epochs is not None:
+            passes = validate.positive(epochs=epochs)
+            if not share > 0:
+                raise ValueError(f"{named('rate')} must be greater than 0 for epochs, got rate=0")
+            count = max(math.ceil(passes / share * (1 - _WHOLE)), 1)
+            return cls(kind, share, count, math.ceil(passes), sizes)
+        if steps is None:
+            raise ValueError(f"give either {named('steps')} or {named('epochs')}")
+        run = cls(kind, share, validate.integer(steps=steps), 0, sizes)
+        return cls(kind, share, run.steps, -(-run.steps // run.epoch_steps), sizes)
+
+    @property
+    def epoch_steps(self) -> int:
+        """The number of whole batches in one pass over the data."""
+        if self.sizes is not None:
+            size, examples = self.sizes
+            return examples // size
+        return max(math.floor(1 / self.rate * (1 + _WHOLE)), 1) if self.rate > 0 else 1
+
     def loss(
-        self, sigma: float, adjacency: Adjacency | None = None, *, exchange: float = 2.0
+        self, sigma: float, adjacency: Adjacency | None = None, *, exchange: float = _EXCHANGE
     ) -> PrivacyLoss:
         """Return the loss of all steps.
 
         Args:
-            sigma: standard deviation of the noise over the clipping norm.
-            adjacency: the relation; that of the sampler by default.
-            exchange: how far an exchanged record moves the sum, in clipping norms.
+            sigma: the standard deviation of the noise over the clipping norm.
+            adjacency: the neighbouring relation; that of the sampler by default.
+            exchange: the distance, in clipping norms, by which an exchanged record moves the sum.
+                Whoever changes it computes what a mistaken account would say.
 
         **Guarantee**: under replace-one, the sum moves by twice the clipping norm. Shuffled epochs
         are credited with no amplification: a record is in one batch of an epoch, so an epoch costs
         one release.
         """
         relation = self.sampler.usual_adjacency if adjacency is None else adjacency
-        other = gaussian(sigma, sensitivity=exchange, adjacency=Adjacency.REPLACE)
-        if self.sampler is Sampler.FIXED_SIZE:
-            assert self.sizes is not None
-            return self.steps * other.fixed_size(*self.sizes, relation)
-        is_exchange = relation is Adjacency.REPLACE
-        plain = other if is_exchange else gaussian(sigma, adjacency=relation)
-        if self.sampler is Sampler.POISSON:
-            removal = gaussian(sigma) if is_exchange else None
-            return self.steps * plain.poisson(self.rate, removal=removal)
-        return (self.epochs if self.sampler is Sampler.SHUFFLE else self.steps) * plain
+        return _RULES[self.sampler].loss(self, _NoisySum(sigma, exchange), relation)
 
-    @classmethod
-    def described(
-        cls,
-        sampler: Sampler,
-        given: Mapping[str, Any],
-        *,
-        named: Callable[[str], str] = repr,
-        steps: int | None = None,
-    ) -> GaussianRun:
-        """Return the run that `given` describes.
+    def assumes(self, adjacency: Adjacency | None = None) -> str:
+        """Return what has to hold for the loss under a relation, in words."""
+        relation = self.sampler.usual_adjacency if adjacency is None else adjacency
+        public = "; size public" if relation is Adjacency.REPLACE else ""
+        rule = _RULES[self.sampler]
+        return rule.assumes.format(epoch_steps=self.epoch_steps) + (public if rule.draws else "")
 
-        Args:
-            sampler: how a step chooses its records.
-            given: `rate`, or `batch_size` and `examples`; `steps` or `epochs`.
-            named: how messages spell such a name.
-            steps: how many there are if nothing is said.
 
-        Raises:
-            ValueError: if something is missing, given twice, or does not fit.
-        """
-        rate, sizes = _batches(sampler, given, named)
-        per_epoch = max(math.floor(1 / rate * (1 + _WHOLE)), 1) if rate > 0 else 1
-        if "steps" in given and "epochs" in given:
-            raise ValueError(f"give either {named('steps')} or {named('epochs')}, not both")
-        if "epochs" in given:
-            epochs = validate.positive(epochs=given["epochs"])
-            if not rate > 0:
-                raise ValueError(f"{named('rate')} must be greater than 0 for epochs, got rate=0")
-            count = max(math.ceil(epochs / rate * (1 - _WHOLE)), 1)
-            return cls(sampler, rate, count, math.ceil(epochs), sizes)
-        if "steps" not in given and steps is None:
-            raise ValueError(f"give either {named('steps')} or {named('epochs')}")
-        count = validate.integer(steps=given.get("steps", steps))
-        return cls(sampler, rate, count, -(-count // per_epoch), sizes)
+# --- what each sampler is worth ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _NoisySum:
+    """The sum of one step over a given batch, clipped at one."""
+
+    sigma: float
+    exchange: float
+
+    def under(self, relation: Adjacency) -> PrivacyLoss:
+        if relation is Adjacency.REPLACE:
+            return gaussian(self.sigma, sensitivity=self.exchange, adjacency=relation)
+        return gaussian(self.sigma, adjacency=relation)
+
+
+def _poisson(run: GaussianRun, step: _NoisySum, relation: Adjacency) -> PrivacyLoss:
+    # A sample may hold the old record, the new one or none: the last takes a loss of its own.
+    removal = step.under(Adjacency.ADD_REMOVE) if relation is Adjacency.REPLACE else None
+    return run.steps * step.under(relation).poisson(run.rate, removal=removal)
+
+
+def _fixed_size(run: GaussianRun, step: _NoisySum, relation: Adjacency) -> PrivacyLoss:
+    # Batches of one size differ by an exchanged record, whatever the relation.
+    if run.sizes is None:
+        raise ValueError("the sampler fixed_size needs a batch size and a number of records")
+    return run.steps * step.under(Adjacency.REPLACE).fixed_size(*run.sizes, relation)
+
+
+def _shuffle(run: GaussianRun, step: _NoisySum, relation: Adjacency) -> PrivacyLoss:
+    return run.epochs * step.under(relation)
+
+
+def _none(run: GaussianRun, step: _NoisySum, relation: Adjacency) -> PrivacyLoss:
+    return run.steps * step.under(relation)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What is known of a sampler."""
+
+    usual: Adjacency
+    loss: Callable[[GaussianRun, _NoisySum, Adjacency], PrivacyLoss]
+    assumes: str
+    compared: tuple[Adjacency, ...] = ()
+    draws: bool = False
+    """Whether batches are random and secret, and their size matters under replace-one."""
+    needs_sizes: bool = False
+
+
+_RULES = {
+    Sampler.POISSON: _Rule(
+        Adjacency.ADD_REMOVE,
+        _poisson,
+        "each record joins independently; sample and its size stay secret",
+        compared=(Adjacency.ADD_REMOVE, Adjacency.REPLACE),
+        draws=True,
+    ),
+    Sampler.FIXED_SIZE: _Rule(
+        Adjacency.REPLACE,
+        _fixed_size,
+        "uniform subsets, fresh at each step and secret",
+        compared=(Adjacency.ADD_REMOVE, Adjacency.REPLACE),
+        draws=True,
+        needs_sizes=True,
+    ),
+    Sampler.SHUFFLE: _Rule(
+        Adjacency.ZERO_OUT,
+        _shuffle,
+        "a record is in at most one batch of an epoch, of which there are at least "
+        "{epoch_steps}; no amplification is claimed",
+        compared=(Adjacency.ZERO_OUT,),
+    ),
+    Sampler.NONE: _Rule(Adjacency.ADD_REMOVE, _none, "every step looks at all records"),
+}
+
+
+# --- how batches are described -------------------------------------------------------------------
 
 
 def _batches(
-    sampler: Sampler, given: Mapping[str, Any], named: Callable[[str], str]
+    sampler: Sampler, given: dict[str, float], named: Callable[[str], str]
 ) -> tuple[float, tuple[int, int] | None]:
     """Return the rate, and the batch and the number of records if they are given."""
-    keys = {key for key in ("rate", "batch_size", "examples") if key in given}
     both = f"{named('batch_size')} and {named('examples')}"
     if sampler is Sampler.NONE:
-        unused = " and ".join(named(key) for key in sorted(keys - {"examples"}))
+        unused = " and ".join(named(key) for key in sorted(given.keys() - {"examples"}))
         if unused:
             raise ValueError(
                 f"the sampler none looks at all records and does not use {unused}; leave that out, "
                 "or choose another sampler"
             )
         return 1.0, None
-    if keys >= {"batch_size", "examples"} and "rate" not in keys:
+    if given.keys() >= {"batch_size", "examples"} and "rate" not in given:
         size = validate.positive_integer(batch_size=given["batch_size"])
         examples = validate.positive_integer(examples=given["examples"])
         if size > examples:
@@ -165,9 +283,9 @@ def _batches(
                 f"batch_size must be at most examples={examples}, got batch_size={size}"
             )
         return size / examples, (size, examples)
-    if sampler is Sampler.FIXED_SIZE:
+    if _RULES[sampler].needs_sizes:
         raise ValueError(f"the sampler {sampler} needs {both}, not a rate")
-    if "rate" not in keys or "batch_size" in keys:
+    if "rate" not in given or "batch_size" in given:
         raise ValueError(f"the sampler {sampler} needs either {named('rate')}, or {both}")
     return _rate(given["rate"], sampler), None
 
@@ -179,8 +297,26 @@ def _rate(value: object, sampler: Sampler) -> float:
     return rate
 
 
+# --- and found in a loss -------------------------------------------------------------------------
+
+_POISSON = ("poisson", "poisson_replace", "poisson_rdp", "twice_sampled", "twice_sampled_blocks")
+"""Releases whose record rate is that of a Poisson sample, whatever its value."""
+
+
 def samplers_of(loss: PrivacyLoss) -> tuple[Sampler, ...]:
-    """Return the ways in which releases of a loss draw records, as far as they say so."""
+    """Return the samplers by which the releases of a loss draw records, as far as they say so.
+
+    Args:
+        loss: the loss to look at; releases inside of other releases count.
+
+    **Guarantee**: none. A loss of shuffled epochs, which are credited with no sampling, names none.
+
+    Example:
+        >>> import taut
+        >>> from taut.accounting import samplers_of
+        >>> samplers_of(10 * taut.gaussian(1.0).poisson(0.1))
+        (<Sampler.POISSON: 'poisson'>,)
+    """
     found = {sampler for release, _ in loss.terms for sampler in _drawn(release)}
     return tuple(sampler for sampler in Sampler if sampler in found)
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 import taut
 
 if TYPE_CHECKING:
-    from taut.accounting._gaussian_run import GaussianRun
+    from taut.accounting import GaussianRun
 
 _SHUFFLED = (
     "no theorem says what shuffled batches cost less than one release an epoch: see taut samplers, "
@@ -89,13 +91,13 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, with all d
 class RunOptions:
     """What was said about a run on the command line; None where nothing was said."""
 
-    steps: int | None
-    epochs: float | None
-    sampler: str | None
-    rate: float | None
-    batch_size: int | None
-    examples: int | None
-    adjacency: str | None
+    rate: RateOption = None
+    steps: StepsOption = None
+    epochs: EpochsOption = None
+    sampler: SamplerOption = None
+    batch_size: BatchSizeOption = None
+    examples: ExamplesOption = None
+    adjacency: AdjacencyOption = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -109,21 +111,51 @@ class RunOptions:
             ValueError: if an option of the sampler is missing, or one of another sampler is given.
         """
         # SciPy comes with the accountant; options and their help do without.
-        from taut.accounting._gaussian_run import GaussianRun, Sampler, as_sampler
+        from taut.accounting import GaussianRun, Sampler
 
         given = self.given
         if self.sampler is not None:
-            sampler = as_sampler(self.sampler)
+            sampler = Sampler(self.sampler)
         else:
             sampler = Sampler.POISSON if {"rate", "batch_size"} & set(given) else Sampler.NONE
         if sampler is Sampler.SHUFFLE:
             raise ValueError(_SHUFFLED)
-        of = GaussianRun.described(sampler, given, named=_spelt, steps=1)
+        of = GaussianRun.of(
+            sampler,
+            steps=1 if self.steps is None and self.epochs is None else self.steps,
+            epochs=self.epochs,
+            rate=self.rate,
+            batch_size=self.batch_size,
+            examples=self.examples,
+            named=_spelt,
+        )
         relation = None if self.adjacency is None else taut.Adjacency(_relation(self.adjacency))
         shown: dict[str, str | float] = {"name": sampler.value}
         for name in ("rate", "batch_size", "examples"):
             shown |= {name: given[name]} if name in given else {}
         return Run(of, relation, shown)
+
+
+def takes_run(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a run, each by its own name, in place of `options`."""
+    hints = get_type_hints(RunOptions, include_extras=True)
+    shared = [
+        Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
+        for one in fields(RunOptions)
+    ]
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        options = RunOptions(**{one.name: given.pop(one.name) for one in shared})
+        command(options=options, **given)
+
+    own = signature(command, eval_str=True)
+    parameters: list[Parameter] = []
+    for parameter in own.parameters.values():
+        parameters += shared if parameter.name == "options" else [parameter]
+    with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {one.name: one.annotation for one in parameters}
+    return with_options
 
 
 @dataclass(frozen=True)
@@ -161,7 +193,7 @@ def read_loss(
 
 def _loss_in(path: Path) -> tuple[taut.PrivacyLoss, Mapping[str, str | float] | None]:
     """Return the loss in a file, alone or beside what a command answered about it."""
-    from taut.accounting._gaussian_run import samplers_of
+    from taut.accounting import samplers_of
 
     try:
         data = json.loads(path.read_text(encoding="utf-8"))

@@ -5,7 +5,7 @@ import pytest
 import taut
 from taut.accounting import Mask
 
-RUN = {"batch_size": 100, "population": 10_000, "steps": 1_000, "delta": 1e-5}
+RUN = {"batch_size": 100, "examples": 10_000, "steps": 1_000, "delta": 1e-5}
 
 
 @pytest.fixture(scope="module")
@@ -19,21 +19,21 @@ def masked():
 
 
 def test_every_row_is_the_run_that_was_asked_for(runs):
-    first, rate = runs.runs[0], RUN["batch_size"] / RUN["population"]
-    assert first.sampler == "Poisson"
+    first, rate = runs.runs[0], RUN["batch_size"] / RUN["examples"]
+    assert first.sampler == "poisson"
     assert first.loss == RUN["steps"] * taut.gaussian(1.0).poisson(rate)
-    assert {run.sampler for run in runs.runs} == {"Poisson", "fixed size", "shuffled epochs"}
+    assert {run.sampler for run in runs.runs} == {"poisson", "fixed_size", "shuffle"}
     assert runs.others == ()
 
 
 def test_other_runs_stand_apart_and_are_called_so(runs, masked):
     assert [run.epsilon for run in masked.runs] == [run.epsilon for run in runs.runs]
-    assert [run.sampler for run in masked.others] == ["equal-compute Poisson", "twice sampled"]
+    assert [run.sampler for run in masked.others] == ["equal_compute_poisson", "twice_sampled"]
     assert all(run.assumes.startswith("another run: ") for run in masked.others)
     above, below = str(masked).split("other runs than the one above")
-    assert "equal-compute" not in above
+    assert "equal_compute" not in above
     assert above.strip() == str(runs)
-    assert "equal-compute Poisson" in below
+    assert "equal_compute_poisson" in below
     assert "noise multiplier 2," in below
 
 
@@ -88,15 +88,30 @@ def test_dictionary(masked):
     assert {"sampler", "adjacency", "epsilon", "delta", "assumes", "loss"} == set(rows[0])
 
 
+@pytest.mark.parametrize(
+    ("old", "name"),
+    [
+        ("Poisson", "poisson, add_remove"),
+        ("Poisson, replace", "poisson, replace"),
+        ("fixed size, replace", "fixed_size, replace"),
+        ("shuffled epochs", "shuffle"),
+        ("equal-compute Poisson", "equal_compute_poisson"),
+        ("twice sampled", "twice"),
+    ],
+)
+def test_names_of_earlier_versions_are_understood(masked, old, name):
+    assert masked[old] is masked[name]
+
+
 def test_unknown_sampler(runs):
-    with pytest.raises(KeyError, match=r"there are: .*fixed size"):
+    with pytest.raises(KeyError, match=r"there are: .*fixed_size"):
         runs["bootstrap"]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"batch_size": 10_000}, "smaller than population"),
+        ({"batch_size": 10_000}, "smaller than examples"),
         ({"batch_size": 0}, "batch_size"),
         ({"steps": 0}, "steps"),
         ({"delta": 1.0}, "delta"),

@@ -342,7 +342,7 @@ class TestSecondLook:
         assert loss.tradeoff(1e-20) < 1
 
     def test_shuffled_epochs_without_the_last_batch(self):
-        runs = taut.compare_samplers(5.0, batch_size=4, population=11, steps=100, delta=1e-5)
+        runs = taut.compare_samplers(5.0, batch_size=4, examples=11, steps=100, delta=1e-5)
         assert runs["shuffled"].loss == 50 * taut.gaussian(5.0, adjacency="zero_out")
 
     def test_explain_names_what_is_not_proven(self):

@@ -8,8 +8,8 @@ import taut
 
 SIZES = "--batch-size 100 --steps 1000 --delta 1e-5"
 RUNS = {
-    "poisson": ("add_remove", "Poisson"),
-    "fixed_size": ("replace", "fixed size"),
+    "poisson": ("add_remove", "poisson"),
+    "fixed_size": ("replace", "fixed_size"),
 }
 
 

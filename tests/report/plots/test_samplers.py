@@ -8,7 +8,7 @@ import taut
 from taut.accounting import Mask
 from taut.report import plot_samplers
 
-RUNS = taut.compare_samplers(2.0, batch_size=10, population=1_000, steps=50, delta=1e-5)
+RUNS = taut.compare_samplers(2.0, batch_size=10, examples=1_000, steps=50, delta=1e-5)
 
 
 def test_draws_a_file(tmp_path):
@@ -26,7 +26,7 @@ def test_other_runs_are_called_so(tmp_path):
     plot_samplers(RUNS, path)
     assert "another run" not in path.read_text()
     masked = taut.compare_samplers(
-        2.0, batch_size=10, population=1_000, steps=50, delta=1e-5, mask=Mask()
+        2.0, batch_size=10, examples=1_000, steps=50, delta=1e-5, mask=Mask()
     )
     plot_samplers(masked, path)
     assert path.read_text().count("(another run)") == 2

@@ -160,11 +160,11 @@ def test_other_accounts(data):
 
 
 def test_alternatives_keep_the_promise_and_agree_with_the_samplers(data):
-    runs = taut.compare_samplers(1.0, batch_size=30, population=300, steps=20, delta=1e-3)
+    runs = taut.compare_samplers(1.0, batch_size=30, examples=300, steps=20, delta=1e-3)
     names = {
-        "Poisson samples": "Poisson, replace",
-        "Fixed-size batches": "fixed size, replace",
-        "Shuffled epochs": "shuffled",
+        "poisson": "Poisson, replace",
+        "fixed_size": "fixed size, replace",
+        "shuffle": "shuffled",
     }
     assert {a["name"] for a in data["alternatives"]["samplers"]} == set(names)
     for found in data["alternatives"]["samplers"]:
@@ -429,7 +429,7 @@ def test_other_relations_have_their_own_words():
     assert "which of two candidates" in attack_sentence(found._findings)
     assert found._findings.groups == ()
     names = [a.name for a in found._alternatives.samplers]
-    assert names == ["Poisson samples", "Poisson samples", "Shuffled epochs"]
+    assert names == ["poisson", "poisson", "shuffle"]
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from taut._base import validate
+from taut._base.rounding import round_up
 from taut.accounting._adjacency import Adjacency
 from taut.accounting._engines.bounds import Bounds
+from taut.accounting._gaussian_run import GaussianRun, Sampler
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.coordinates import twice_sampled
 from taut.accounting._mechanisms.noise import gaussian
 
 __all__ = ["Mask", "SampledRun", "SamplerComparison", "compare_samplers"]
+
+_OLD_NAMES = ("shuffled", "shuffled_epochs")
+"""What earlier versions called the sampler shuffle here."""
 
 _Sampled: TypeAlias = tuple[str, Callable[[int], PrivacyLoss], str]
 """Name, loss after a number of steps, and assumptions of a sampler."""
@@ -88,10 +92,12 @@ class SamplerComparison:
     others: tuple[SampledRun, ...] = ()
 
     def __getitem__(self, sampler: str) -> SampledRun:
-        """Return the run whose description starts with ``sampler``; the relation may be added."""
+        """Return the run whose name starts with ``sampler``; ", " and a relation may follow."""
         every = (*self.runs, *self.others)
+        name, comma, relation = sampler.partition(",")
+        wanted = f"{_one_spelling(name)}{comma}{relation}"
         for run in every:
-            if f"{run.sampler}, {run.adjacency}".startswith(sampler):
+            if f"{run.sampler}, {run.adjacency}".startswith(wanted):
                 return run
         names = "; ".join(f"{run.sampler}, {run.adjacency}" for run in every)
         raise KeyError(f"no sampler {sampler!r}; there are: {names}")
@@ -111,6 +117,12 @@ class SamplerComparison:
         return "\n\n".join(tables)
 
 
+def _one_spelling(name: str) -> str:
+    """Return the name of a sampler as runs have it, for any spelling of it."""
+    word = name.strip().lower().replace("-", "_").replace(" ", "_")
+    return Sampler.SHUFFLE if word in _OLD_NAMES else word
+
+
 def _described(run: SampledRun) -> dict[str, object]:
     return {
         "sampler": run.sampler,
@@ -125,8 +137,7 @@ def _described(run: SampledRun) -> dict[str, object]:
 def _table(runs: Iterable[SampledRun]) -> str:
     rows = [("epsilon", "sampler", "adjacency", "assumes")]
     for run in runs:
-        upper = run.epsilon.upper
-        shown = f"{math.ceil(upper * 1e4) / 1e4:.4f}" if upper < 1e6 else f"{upper:.4g}"
+        shown = round_up(run.epsilon.upper, 5)
         rows.append((shown, run.sampler, str(run.adjacency), run.assumes))
     first, second, third = (max(len(row[i]) for row in rows) for i in range(3))
     return "\n".join(f"{a:>{first}}  {b:<{second}}  {c:<{third}}  {d}" for a, b, c, d in rows)
@@ -136,7 +147,7 @@ def compare_samplers(
     sigma: float,
     *,
     batch_size: int,
-    population: int,
+    examples: int,
     steps: int,
     delta: float,
     mask: Mask | None = None,
@@ -146,7 +157,7 @@ def compare_samplers(
     Args:
         sigma: noise multiplier: standard deviation of the noise on the sum, over the clipping norm.
         batch_size: (expected) size of a batch.
-        population: number of records.
+        examples: number of records.
         steps: number of steps.
         delta: in (0, 1).
         mask: how twice sampling masks coordinates; None leaves it out. Its record rate is such
@@ -173,22 +184,21 @@ def compare_samplers(
     Example:
         >>> import taut
         >>> runs = taut.compare_samplers(
-        ...     1.0, batch_size=100, population=10_000, steps=1_000, delta=1e-5
+        ...     1.0, batch_size=100, examples=10_000, steps=1_000, delta=1e-5
         ... )
-        >>> round(runs["Poisson"].epsilon.upper, 2), round(runs["fixed size"].epsilon.upper, 2)
+        >>> round(runs["poisson"].epsilon.upper, 2), round(runs["fixed_size"].epsilon.upper, 2)
         (1.83, 13.36)
     """
     noise = validate.positive(sigma=sigma)
     batch = validate.positive_integer(batch_size=batch_size)
-    people = validate.positive_integer(population=population)
+    people = validate.positive_integer(examples=examples)
     count = validate.positive_integer(steps=steps)
     level = validate.below_one(delta=delta)
     if batch >= people:
         raise ValueError(
-            f"batch_size must be smaller than population, got batch_size={batch}, "
-            f"population={people}"
+            f"batch_size must be smaller than examples, got batch_size={batch}, examples={people}"
         )
-    runs = _runs(noise, batch, people)
+    runs = _runs(noise, batch, people, count)
     others = [] if mask is None else _masked_runs(noise, batch / people, mask)
     return SamplerComparison(_answered(runs, count, level), _answered(others, count, level))
 
@@ -202,28 +212,20 @@ def _answered(samplers: list[_Sampled], steps: int, delta: float) -> tuple[Sampl
     return tuple(sorted(runs, key=lambda run: run.epsilon.upper))
 
 
-def _runs(sigma: float, batch: int, people: int) -> list[_Sampled]:
-    rate = batch / people
-    step = gaussian(sigma)
-    exchange = gaussian(sigma, sensitivity=2.0, adjacency="replace")
-    poisson = "each record joins independently; sample and its size stay secret"
-    subset = "uniform subsets, fresh at each step and secret"
-    return [
-        ("Poisson", lambda n: n * step.poisson(rate), poisson),
-        ("Poisson", lambda n: n * exchange.poisson(rate, removal=step), f"{poisson}; size public"),
-        ("fixed size", lambda n: n * exchange.fixed_size(batch, people), subset),
-        (
-            "fixed size",
-            lambda n: n * exchange.fixed_size(batch, people, adjacency="replace"),
-            f"{subset}; size public",
-        ),
-        (
-            "shuffled epochs",
-            lambda n: -(-n // (people // batch)) * gaussian(sigma, adjacency="zero_out"),
-            "a record is in at most one batch of an epoch, of which there are at least "
-            f"{people // batch}; no amplification is claimed",
-        ),
-    ]
+def _runs(sigma: float, batch: int, examples: int, steps: int) -> list[_Sampled]:
+    found: list[_Sampled] = []
+    for sampler in Sampler:
+        for relation in sampler.compared_adjacencies:
+
+            def loss_of(
+                count: int, of: Sampler = sampler, under: Adjacency = relation
+            ) -> PrivacyLoss:
+                run = GaussianRun.of(of, steps=count, batch_size=batch, examples=examples)
+                return run.loss(sigma, under)
+
+            run = GaussianRun.of(sampler, steps=steps, batch_size=batch, examples=examples)
+            found.append((sampler.value, loss_of, run.assumes(relation)))
+    return found
 
 
 def _masked_runs(sigma: float, rate: float, mask: Mask) -> list[_Sampled]:
@@ -239,13 +241,13 @@ def _masked_runs(sigma: float, rate: float, mask: Mask) -> list[_Sampled]:
     )
     return [
         (
-            "twice sampled",
+            "twice_sampled",
             lambda n: n * masked,
             f"another run: records at rate {record_rate:g}, coordinates at {mask.rate:g}, all "
             f"secret; coordinates clipped at {mask.clip_inf:g}; Renyi bound",
         ),
         (
-            "equal-compute Poisson",
+            "equal_compute_poisson",
             lambda n: n * gaussian(sigma / mask.rate).poisson(record_rate),
             f"another run: records at rate {record_rate:g}, as many gradients as twice sampling, "
             f"and noise multiplier {sigma / mask.rate:g}, as much noise of the mean, without masks",

@@ -11,8 +11,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from taut._base import validate
-from taut.accounting import Adjacency, PrivacyLoss
-from taut.accounting._gaussian_run import GaussianRun, Sampler, as_sampler
+from taut.accounting import Adjacency, GaussianRun, PrivacyLoss, Sampler
 from taut.audit._statements.keys import free_words, nearest
 from taut.audit._statements.stated import Stated, claimed_delta, claimed_number
 
@@ -32,6 +31,7 @@ _KEYS = (
     "adjacency",
     "statement",
 )
+_SIZES = ("rate", "batch_size", "examples", "steps", "epochs")
 _ALIASES = {"sigma": "noise_multiplier", "population": "examples", "sampling": "sampler"}
 _SLACK = 1e-9  # relative: far above what rounding does to probabilities of the normal distribution
 
@@ -49,12 +49,12 @@ def read_described(data: Mapping[str, Any]) -> Stated:
     named = data.get("sampler", Sampler.NONE if mechanism == "gaussian" else None)
     if named is None:
         raise ValueError(f"the statement needs 'sampler', one of {', '.join(Sampler)}")
-    sampler = as_sampler(named)
+    sampler = Sampler(named)
     adjacency = _relation(data.get("adjacency", sampler.usual_adjacency))
     if "noise_multiplier" not in data:
         raise ValueError("the statement needs 'noise_multiplier': noise over the clipping norm")
     sigma = validate.positive(noise_multiplier=data["noise_multiplier"])
-    run = GaussianRun.described(sampler, data)
+    run = GaussianRun.of(sampler, **{key: data[key] for key in _SIZES if key in data})
     if not run.rate > 0:
         raise ValueError("rate must be greater than 0: no step would see data; got rate=0")
     if run.steps < 1:
@@ -85,6 +85,8 @@ def _one_vocabulary(data: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"the statement has the unknown key {key!r}; {meant}")
         if name in found:
             raise ValueError(f"the statement has {name!r} twice, once as {key!r}; leave one out")
+        if value is None and name in _SIZES:
+            raise ValueError(f"the statement has {key!r} without a value; leave it out")
         found[name] = value
     return found
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from taut._base import validate
 from taut._base.rounding import round_up
-from taut.accounting import Adjacency, PrivacyLoss
-from taut.accounting._gaussian_run import Sampler, as_sampler, samplers_of
+from taut.accounting import Adjacency, PrivacyLoss, Sampler, samplers_of
 from taut.audit._statements.described_run import read_described
 from taut.audit._statements.keys import free_words, misspelt, not_checked
 from taut.audit._statements.stated import Stated, claimed_delta, claimed_number, read_loss
@@ -105,7 +104,7 @@ def _is_one_of(name: str, drawn: Sequence[Sampler], loss: PrivacyLoss) -> bool:
     if name in (" and ".join(drawn), ", ".join(releases), *kinds):
         return True
     try:
-        return (as_sampler(name),) == tuple(drawn)
+        return (Sampler(name),) == tuple(drawn)
     except ValueError:
         return False
 

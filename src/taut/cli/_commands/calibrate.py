@@ -7,31 +7,20 @@ import typer
 import taut
 from taut.cli._page import Answer, mistakes_explained
 from taut.cli._run_options import (
-    AdjacencyOption,
-    BatchSizeOption,
     DeltaOption,
-    EpochsOption,
-    ExamplesOption,
     JsonOption,
-    RateOption,
     RunOptions,
-    SamplerOption,
-    StepsOption,
     ToleranceOption,
+    takes_run,
 )
 
 
+@takes_run
 def calibrate(
     *,
     epsilon: Annotated[float, typer.Option(help="The epsilon to promise.")],
     delta: DeltaOption,
-    rate: RateOption = None,
-    steps: StepsOption = None,
-    epochs: EpochsOption = None,
-    sampler: SamplerOption = None,
-    batch_size: BatchSizeOption = None,
-    examples: ExamplesOption = None,
-    adjacency: AdjacencyOption = None,
+    options: RunOptions,
     tolerance: ToleranceOption = 1e-4,
     json: JsonOption = False,
 ) -> None:
@@ -45,17 +34,8 @@ def calibrate(
                 "no Gaussian noise keeps --delta 0, however much of it; give a delta above 0, "
                 "usually well below 1 / (number of records)"
             )
-        if steps == 0:
+        if options.steps == 0:
             raise ValueError("--steps must be at least 1: a run without steps needs no noise")
-        options = RunOptions(
-            steps=steps,
-            epochs=epochs,
-            sampler=sampler,
-            rate=rate,
-            batch_size=batch_size,
-            examples=examples,
-            adjacency=adjacency,
-        )
         run = options.run()
         found = taut.calibrate(run.loss, epsilon=epsilon, delta=delta, tolerance=tolerance)
         Answer(

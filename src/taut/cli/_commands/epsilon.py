@@ -2,34 +2,23 @@
 
 from taut.cli._page import Answer, mistakes_explained
 from taut.cli._run_options import (
-    AdjacencyOption,
-    BatchSizeOption,
     DeltaOption,
-    EpochsOption,
-    ExamplesOption,
     JsonOption,
     LossOption,
-    RateOption,
     RunOptions,
-    SamplerOption,
     SigmaOption,
-    StepsOption,
     ToleranceOption,
     read_loss,
+    takes_run,
 )
 
 
+@takes_run
 def epsilon(
     *,
     delta: DeltaOption,
     sigma: SigmaOption = None,
-    rate: RateOption = None,
-    steps: StepsOption = None,
-    epochs: EpochsOption = None,
-    sampler: SamplerOption = None,
-    batch_size: BatchSizeOption = None,
-    examples: ExamplesOption = None,
-    adjacency: AdjacencyOption = None,
+    options: RunOptions,
     loss: LossOption = None,
     tolerance: ToleranceOption = 1e-3,
     json: JsonOption = False,
@@ -39,15 +28,6 @@ def epsilon(
     Example: taut epsilon --sigma 1 --rate 0.01 --steps 10000 --delta 1e-5
     """
     with mistakes_explained():
-        options = RunOptions(
-            steps=steps,
-            epochs=epochs,
-            sampler=sampler,
-            rate=rate,
-            batch_size=batch_size,
-            examples=examples,
-            adjacency=adjacency,
-        )
         total, drawn = read_loss(options, sigma=sigma, loss_file=loss)
         Answer(
             quantity="epsilon",

@@ -89,13 +89,14 @@ def plan(
 
 
 def _sampling(name: str) -> "Sampling":
+    from taut.accounting import Sampler
     from taut.training import FixedSizeSampling, PoissonSampling
 
-    kinds = {"poisson": PoissonSampling, "fixed_size": FixedSizeSampling}
-    word = name.strip().lower().replace("-", "_")
-    if word not in kinds:
-        raise ValueError(f"--sampler must be one of {', '.join(kinds)}, got {name!r}")
-    return kinds[word]()
+    kinds = {Sampler.POISSON: PoissonSampling, Sampler.FIXED_SIZE: FixedSizeSampling}
+    try:
+        return kinds[Sampler(name)]()
+    except (KeyError, ValueError):
+        raise ValueError(f"--sampler must be one of {', '.join(kinds)}, got {name!r}") from None
 
 
 def _read_sweep(text: str) -> tuple[str, list[float]]:

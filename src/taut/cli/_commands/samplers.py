@@ -1,6 +1,5 @@
 """``taut samplers``: one run under every sampler."""
 
-import json as json_format
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +7,7 @@ import typer
 
 import taut
 from taut._base.rounding import round_up
-from taut.cli._page import json_numbers, mistakes_explained
+from taut.cli._page import mistakes_explained, print_json
 from taut.cli._run_options import EXAMPLES, SIGMA, DeltaOption, JsonOption
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ def samplers(
     *,
     sigma: Annotated[float, typer.Option(*SIGMA, help="Noise multiplier of a step.")],
     batch_size: Annotated[int, typer.Option(help="(Expected) number of records in a batch.")],
-    population: Annotated[int, typer.Option(*EXAMPLES, help="Number of records.")],
+    examples: Annotated[int, typer.Option(*EXAMPLES, help="Number of records.")],
     steps: Annotated[int, typer.Option(help="Number of steps.")],
     delta: DeltaOption,
     mask_rate: Annotated[
@@ -45,19 +44,19 @@ def samplers(
 ) -> None:
     """Compare what a run costs under every way of drawing its batches.
 
-    Example: taut samplers --sigma 1 --batch-size 100 --population 10000 --steps 1000 --delta 1e-5
+    Example: taut samplers --sigma 1 --batch-size 100 --examples 10000 --steps 1000 --delta 1e-5
     """
     with mistakes_explained():
         comparison = taut.compare_samplers(
             sigma,
             batch_size=batch_size,
-            population=population,
+            examples=examples,
             steps=steps,
             delta=delta,
             mask=_mask(mask_rate, clip_inf, dimension),
         )
         if json:
-            print(json_format.dumps(json_numbers(comparison.to_dict()), indent=2))
+            print_json(comparison.to_dict())
         else:
             _print_tables(comparison)
         if plot is not None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from taut.accounting import Adjacency, PrivacyLoss, gaussian
+from taut.accounting import Adjacency, GaussianRun, PrivacyLoss, Sampler, calibrate
+from taut.errors import InfeasibleBudget
 from taut.report._privacy.evidence import Evidence
 
 __all__ = ["Alternative", "Alternatives", "alternatives"]
 
 _BATCHES = (0.25, 0.5, 2.0, 4.0)
-_SHARPNESS = 1e-2
+_SHARPNESS = 1e-2  # of epsilon: tables show three digits
+_ACCURACY = 2e-2  # of noise, likewise; sharper bounds are slow for some samplers
 _MOST = 2.0**12  # times the noise of the run; nobody would train with more
 
 
@@ -20,7 +23,7 @@ class Alternative:
     """One other way to spend the same gradients.
 
     Attributes:
-        name: what would be different.
+        name: the sampler, as plans and statements call it, or "batch" for another batch size.
         adjacency: what its promise would be about.
         epsilon: an upper bound at the noise of the run; None where noise is chosen anew.
         noise_multiplier: that keeps the epsilon of the run; None if none was found.
@@ -53,20 +56,19 @@ def alternatives(evidence: Evidence, epsilon: float) -> Alternatives:
     delta, noise = plan.delta, plan.noise_multiplier
 
     def needed(loss_with: Callable[[float], PrivacyLoss]) -> float | None:
-        return _least_noise(loss_with, epsilon, delta, start=noise)
+        return _least_noise(loss_with, epsilon, delta, most=_MOST * noise)
 
     samplers = []
-    for name, relation, loss_of in _samplers(plan.examples, plan.batch_size):
-        loss = loss_of(noise, steps)
+    for run, relation in _samplers(plan.examples, plan.batch_size, steps):
+        loss = run.loss(noise, relation)
         if loss == evidence.loss:
             continue
-        cost = loss.epsilon(delta, tolerance=_SHARPNESS)
         samplers.append(
             Alternative(
-                name,
+                run.sampler.value,
                 relation,
-                cost,
-                needed(lambda sigma, of=loss_of: of(sigma, steps)),  # type: ignore[misc]
+                loss.epsilon(delta, tolerance=_SHARPNESS),
+                needed(partial(run.loss, adjacency=relation)),
                 plan.batch_size,
                 steps,
             )
@@ -83,61 +85,28 @@ def alternatives(evidence: Evidence, epsilon: float) -> Alternatives:
 
 
 def _least_noise(
-    loss_with: Callable[[float], PrivacyLoss], epsilon: float, delta: float, start: float
+    loss_with: Callable[[float], PrivacyLoss], epsilon: float, delta: float, most: float
 ) -> float | None:
-    """Return noise that keeps a promise, at most a per cent more than needed, None beyond reason.
-
-    Rougher than `taut.calibrate` and many times faster for samplers whose sharp bounds are slow.
-    """
-
-    def keeps(sigma: float) -> bool:
-        return loss_with(sigma).epsilon(delta, tolerance=_SHARPNESS) <= epsilon
-
-    high = start
-    while not keeps(high):
-        high *= 2
-        if high > _MOST * start:
-            return None
-    low = high / 2
-    while low > start / _MOST and keeps(low):
-        low, high = low / 2, low
-    while high > (1 + _SHARPNESS) * low:
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if keeps(middle) else (middle, high)
-    return high
+    """Return noise that keeps a promise, and hardly more than needed; None beyond reason."""
+    try:
+        found = calibrate(loss_with, epsilon=epsilon, delta=delta, tolerance=_ACCURACY).value
+    except InfeasibleBudget:
+        return None
+    return found if found <= most else None
 
 
-LossOf = Callable[[float, int], PrivacyLoss]
-
-
-def _samplers(examples: int, batch_size: float) -> list[tuple[str, Adjacency, LossOf]]:
-    """Return ways to draw batches, as `taut.compare_samplers` accounts for them."""
-    rate = batch_size / examples
-    found: list[tuple[str, Adjacency, LossOf]] = [
-        ("Poisson samples", Adjacency.ADD_REMOVE, lambda s, n: n * gaussian(s).poisson(rate)),
-        (
-            "Poisson samples",
-            Adjacency.REPLACE,
-            lambda s, n: n * _exchange(s).poisson(rate, removal=gaussian(s)),
-        ),
-    ]
-    size = round(batch_size)
-    if abs(size - batch_size) < 1e-9 * batch_size and 1 <= size < examples:
-        epoch = examples // size
-        found += [
-            (
-                "Fixed-size batches",
-                Adjacency.REPLACE,
-                lambda s, n: n * _exchange(s).fixed_size(size, examples, Adjacency.REPLACE),
-            ),
-            (
-                "Shuffled epochs",
-                Adjacency.ZERO_OUT,
-                lambda s, n: -(-n // epoch) * gaussian(s, adjacency=Adjacency.ZERO_OUT),
-            ),
-        ]
-    return found
-
-
-def _exchange(sigma: float) -> PrivacyLoss:
-    return gaussian(sigma, sensitivity=2.0, adjacency=Adjacency.REPLACE)
+def _samplers(
+    examples: int, batch_size: float, steps: int
+) -> Iterator[tuple[GaussianRun, Adjacency]]:
+    """Yield ways to draw batches, with the relations that their promises would be about."""
+    rate, size = batch_size / examples, round(batch_size)
+    is_whole = abs(size - batch_size) < 1e-9 * batch_size and 1 <= size < examples
+    for sampler in Sampler:
+        for relation in sampler.compared_adjacencies:
+            if relation not in (sampler.usual_adjacency, Adjacency.REPLACE):
+                continue
+            if sampler is Sampler.POISSON:
+                yield GaussianRun.of(sampler, steps=steps, rate=rate), relation
+            elif is_whole:
+                run = GaussianRun.of(sampler, steps=steps, batch_size=size, examples=examples)
+                yield run, relation

@@ -222,7 +222,7 @@ def alternatives_section(evidence: Evidence, findings: Findings, found: Alternat
     steps = evidence.counted_steps
     samplers = tuple(
         (
-            f"{a.name}, {relation_name(a.adjacency)}",
+            f"{sampler_name(a.name)}, {relation_name(a.adjacency)}",
             at_most(a.epsilon) if a.epsilon is not None else "",
             _noise(a.noise_multiplier),
         )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from taut._base import validate
 from taut._base.registry import Strategy
-from taut.accounting import Adjacency, PrivacyLoss, gaussian
+from taut.accounting import Adjacency, GaussianRun, PrivacyLoss, Sampler
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
 from taut.training._sampling.geometric import geometric_gaps
@@ -145,8 +145,8 @@ class PoissonSampling(Sampling):
         (True, 250.0)
     """
 
-    name = "poisson"
-    adjacency = Adjacency.ADD_REMOVE
+    name = Sampler.POISSON.value
+    adjacency = Sampler.POISSON.usual_adjacency
     samples_apart = True
 
     rate: float | None = None
@@ -169,7 +169,7 @@ class PoissonSampling(Sampling):
         """Accept any dataset: the loss depends on the rate alone."""
 
     def step_loss(self, noise_multiplier: float, examples: int) -> PrivacyLoss:
-        return gaussian(noise_multiplier).poisson(self._rate)
+        return GaussianRun(Sampler.POISSON, self._rate, 1, 1).loss(noise_multiplier)
 
     def draw(self, examples: int, generator: RandomSource | None = None) -> Indices:
         n = _examples(examples)
@@ -216,8 +216,8 @@ class FixedSizeSampling(Sampling):
         64
     """
 
-    name = "fixed_size"
-    adjacency = Adjacency.REPLACE
+    name = Sampler.FIXED_SIZE.value
+    adjacency = Sampler.FIXED_SIZE.usual_adjacency
 
     batch_size: int | None = None
 
@@ -250,8 +250,9 @@ class FixedSizeSampling(Sampling):
             )
 
     def step_loss(self, noise_multiplier: float, examples: int) -> PrivacyLoss:
-        exchanged = gaussian(noise_multiplier, sensitivity=2.0, adjacency=Adjacency.REPLACE)
-        return exchanged.fixed_size(self._size(examples), examples, Adjacency.REPLACE)
+        sizes = self._size(examples), examples
+        rate = self._size(examples) / examples
+        return GaussianRun(Sampler.FIXED_SIZE, rate, 1, 1, sizes).loss(noise_multiplier)
 
     def draw(self, examples: int, generator: RandomSource | None = None) -> Indices:
         n = _examples(examples)
