@@ -457,11 +457,18 @@ class Noisy(nn.Module):
         return x * torch.rand_like(x)
 
 
-def test_self_check_of_a_stochastic_model_says_what_it_left_out(caplog):
-    model = nn.Sequential(nn.Linear(6, 6), Noisy(), nn.Linear(6, 3))
-    with caplog.at_level("INFO"):
-        engine(model).accumulate_batch(X, torch.zeros(4, dtype=torch.long), cross_entropy)
-    assert "stochastic" in caplog.text
+class NoiseOfTheBatch(nn.Module):
+    def forward(self, x):
+        return x + 0.1 * torch.randn_like(x) * x.detach().std(0)
+
+
+def test_stochastic_models_are_tested_with_their_draws():
+    labels = torch.zeros(4, dtype=torch.long)
+    sound = nn.Sequential(nn.Linear(6, 6), Noisy(), nn.Linear(6, 3))
+    engine(sound).accumulate_batch(X, labels, cross_entropy)
+    mixed = nn.Sequential(nn.Linear(6, 6), NoiseOfTheBatch(), nn.Linear(6, 3))
+    with pytest.raises(UnsoundConfiguration, match="depends on the other examples"):
+        engine(mixed).accumulate_batch(X, labels, cross_entropy)
 
 
 DROPOUT = {

@@ -1,8 +1,7 @@
-"""Checks of the first batch: recorded gradients are those of autograd, and stand alone."""
+"""A check of the first batch: recorded gradients are those of autograd."""
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -13,14 +12,12 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from taut.errors import UnsoundConfiguration
-from taut.training._gradients.dropout import without_dropout
 from taut.training._gradients.layers.rewrites import rewritten
 from taut.training._gradients.tape import Tape
 from taut.training._tensors.examples import LossFunction, apply, batch_size, examples_of
 
 __all__ = ["check_examples", "check_losses", "sum_of_squares"]
 
-_LOG = logging.getLogger(__name__)
 _SEED = 20_260_101  # any: forward passes that are compared must drop the same values
 _MOST_EXAMPLES = 3
 _TOLERANCE = 1e-3  # relative to the whole gradient; mistakes of this kind are of its own size
@@ -63,7 +60,7 @@ def check_examples(
     *,
     forward: Callable[..., Any] | None = None,
 ) -> None:
-    """Compare the gradients of a few examples with those of autograd, and with each alone.
+    """Compare the gradients of a few examples with those of autograd.
 
     Args:
         model: what is trained.
@@ -74,39 +71,25 @@ def check_examples(
         loss_fn: by default the sum of squares of all outputs.
         forward: calls the model with the inputs, by default the model itself.
 
-    Examples alone are compared with the batch without dropout, which draws otherwise for them.
-    Rounding differs between the two, and flips kinks of deep networks now and then: what differs
-    in single precision is compared once more in double.
-
     Raises:
         UnsoundConfiguration: naming the parameter at which gradients differ.
     """
     few = min(batch_size(inputs), _MOST_EXAMPLES)
     loss = sum_of_squares if loss_fn is None else loss_fn
-    called = model if forward is None else forward
-    losses = _losses(called, loss, inputs, targets)
+    losses = _losses(model if forward is None else forward, loss, inputs, targets)
     together = slice(0, few)
     with _same_randomness(names):
         if few > 1 and tape.has_unknown_layers:
             with tape.recording():  # a batch of another size shows what they take
                 losses(slice(0, 1))
-        rows = _by_tape(tape, names, lambda: losses(together))
-        is_stochastic = _is_stochastic(losses, together)
+        with tape.recording():
+            values = losses(together)
+        check_losses(tape, names, values)
         # What a rewritten layer draws may be the same in another order.
+        is_stochastic = _is_stochastic(losses, together)
         with rewritten(model, (nn.Module,)) if is_stochastic else nullcontext():
             expected = _by_autograd(names, lambda: losses(together))
-        _compare(names, {p: g.sum(0) for p, g in rows.items()}, expected, _NOT_RECORDED)
-        if few > 1:
-            with without_dropout(model) if is_stochastic else nullcontext():
-                try:
-                    _check_alone(tape, names, losses, together)
-                except _Differs as difference:
-                    wide = _losses(called, loss, _doubled(inputs), _doubled(targets))
-                    try:
-                        with _in_double(model):
-                            _check_alone(tape, names, wide, together)
-                    except (RuntimeError, TypeError):  # a model that has a type of its own
-                        raise difference from None
+        _compare(names, _by_tape(tape, lambda: losses(together)), expected)
 
 
 def _losses(
@@ -119,50 +102,7 @@ def _losses(
     return losses
 
 
-def _check_alone(
-    tape: Tape, names: Mapping[Tensor, str], losses: Callable[[slice], Tensor], together: slice
-) -> None:
-    if _is_stochastic(losses, together):
-        _LOG.warning(
-            "the model is stochastic without dropout too: that examples alone have the gradients "
-            "that they have in the batch was not checked"
-        )
-        return
-    rows = _by_tape(tape, names, lambda: losses(together))
-    for i in range(together.stop):
-        alone = _by_tape(tape, names, lambda i=i: losses(slice(i, i + 1)))  # type: ignore[misc]
-        found = {parameter: grads[i] for parameter, grads in rows.items()}
-        _compare(names, found, {p: grads[0] for p, grads in alone.items()}, _MIXED)
-
-
-class _Differs(UnsoundConfiguration):
-    """Gradients that should be equal are not, in the precision in which they were computed."""
-
-
-@contextmanager
-def _in_double(model: nn.Module) -> Iterator[None]:
-    """Compute in double precision inside; parameters and buffers stay the objects that they are."""
-    tensors = [*model.parameters(), *model.buffers()]
-    kept = [(tensor, tensor.data) for tensor in tensors if tensor.dtype == torch.float32]
-    try:
-        for tensor, data in kept:
-            tensor.data = data.double()
-        yield
-    finally:
-        for tensor, data in kept:
-            tensor.data = data
-
-
-def _doubled(values: Any) -> Any:
-    def double(value: Any) -> Any:
-        single = isinstance(value, Tensor) and value.dtype == torch.float32
-        return value.double() if single else value
-
-    return pytree.tree_map(double, values)
-
-
 _NOT_RECORDED = "is not that of autograd; use the parameter only in calls of its layer"
-_MIXED = "depends on the other examples of the batch; remove what mixes examples in forward"
 
 
 def _by_autograd(names: Mapping[Tensor, str], losses: Callable[[], Tensor]) -> dict[Tensor, Tensor]:
@@ -172,44 +112,48 @@ def _by_autograd(names: Mapping[Tensor, str], losses: Callable[[], Tensor]) -> d
     return {p: torch.zeros_like(p) if grad is None else grad for p, grad in pairs}
 
 
-def _by_tape(
-    tape: Tape, names: Mapping[Tensor, str], losses: Callable[[], Tensor]
-) -> dict[Tensor, Tensor]:
+def _by_tape(tape: Tape, losses: Callable[[], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return the sum of examples' gradients at a parameter, one parameter after the other."""
     torch.manual_seed(_SEED)
     with tape.recording():
         values = losses()
-    check_losses(tape, names, values)
     torch.autograd.backward(values.sum())
     found = tape.records(len(values))
-    return {
-        p: found[p].rows().view(-1, *p.shape) if p in found else p.new_zeros(len(values), *p.shape)
-        for p in names
-    }
+
+    def summed(parameter: Tensor) -> Tensor:
+        record = found.pop(parameter, None)
+        if record is None:
+            return torch.zeros_like(parameter)
+        ones = torch.ones(len(values), dtype=values.dtype, device=values.device)
+        kind = torch.float64 if parameter.dtype == torch.float64 else torch.float32
+        return record.weighted_sum(ones.to(kind))
+
+    return summed
 
 
+@torch.no_grad()
 def _compare(
     names: Mapping[Tensor, str],
-    found: Mapping[Tensor, Tensor],
+    summed: Callable[[Tensor], Tensor],
     expected: Mapping[Tensor, Tensor],
-    problem: str,
 ) -> None:
     size = torch.stack([grad.float().norm() for grad in expected.values()]).norm()
     if not bool(size.isfinite()):
         for parameter, grad in expected.items():
             lost = not bool(grad.isfinite().all())
-            if lost and bool(found[parameter].isfinite().all()):
-                raise _Differs(
+            if lost and bool(summed(parameter).isfinite().all()):
+                raise UnsoundConfiguration(
                     f"the gradient of an example at parameter {names[parameter]!r} is not finite "
-                    f"on one of two ways to compute it: it {problem}"
+                    f"on one of two ways to compute it: it {_NOT_RECORDED}"
                 )
         return
     coarse = any(torch.is_autocast_enabled(p.device.type) or p.element_size() < 4 for p in names)
     tolerance = _COARSE_TOLERANCE if coarse else _TOLERANCE
     for parameter, grad in expected.items():
         # Written so that what is not finite on one side alone is refused as well.
-        if not (found[parameter] - grad).float().norm() <= tolerance * size:
-            raise _Differs(
-                f"the gradient of an example at parameter {names[parameter]!r} {problem}"
+        if not (summed(parameter) - grad).float().norm() <= tolerance * size:
+            raise UnsoundConfiguration(
+                f"the gradient of an example at parameter {names[parameter]!r} {_NOT_RECORDED}"
             )
 
 

@@ -15,6 +15,10 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
 from taut.training._clipping.clipping import Clipping
 from taut.training._gradients.copies import MeanOverCopies, OnCopies, check_copies
+from taut.training._gradients.isolation.checks import Isolation, Run
+from taut.training._gradients.isolation.draws import Draws
+from taut.training._gradients.isolation.schedule import Schedule
+from taut.training._gradients.isolation.sketch import Sketch
 from taut.training._gradients.layers.records import Record
 from taut.training._gradients.materialised import Materialised
 from taut.training._gradients.self_check import check_examples, check_losses, sum_of_squares
@@ -50,7 +54,9 @@ class PrivateGradient:
             first if all trainable parameters belong to layers that can be recorded, and changes to
             the second if `accumulate_batch` meets a layer without an axis of examples.
         compile: hand the materialised back end to `torch.compile`.
-        self_check: compare the first batch with plain autograd, and its examples with each other.
+        self_check: compare the first batch with plain autograd, and test that examples are kept
+            apart; without it nothing is compared.
+        unchecked_isolation: leave out the test that examples are kept apart, and answer for it.
         copies: how many augmented copies every example has: `accumulate_batch` then takes inputs of
             shape (examples, copies, ...). The gradient of an example is the mean over its copies,
             which is clipped as one vector (De et al. 2022).
@@ -100,6 +106,7 @@ class PrivateGradient:
         backend: Backend = "auto",
         compile: bool = False,  # noqa: A002
         self_check: bool = True,
+        unchecked_isolation: bool = False,
         copies: int = 1,
         process_group: Any = None,
     ) -> None:
@@ -132,6 +139,10 @@ class PrivateGradient:
         settings = (repr(clipping), repr(self._step_noise), self._expected)
         self.processes.check_same("clipping, noise and expected batch size", settings)
         self._to_check = self_check
+        self.schedule = Schedule(self.model, active=self_check and not unchecked_isolation)
+        """Which batches are run again in other company."""
+        self._keeps_sketch = False
+        self._sketch: Sketch | None = None
         self._may_change = backend == "auto"
         self._materialised = Materialised(self.model, compile=compile, copies=self._copies)
 
@@ -204,9 +215,7 @@ class PrivateGradient:
         if self._tape is None:
             return self._write_out(inputs, targets, losses)
         try:
-            if self._to_check:
-                self.check(inputs, targets, loss_fn)
-            return self.accumulate(lambda: losses(apply(self._called, inputs), targets))
+            return self._recorded(inputs, targets, losses)
         except NotExamples as problem:
             if not self._may_change:
                 raise
@@ -214,6 +223,56 @@ class PrivateGradient:
             _LOG.info("gradients are written out one by one from now on: %s", problem)
             self._tape = None
             return self._write_out(inputs, targets, losses)
+
+    def _recorded(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
+        batch = batch_size(inputs)
+        due = self.schedule.due(batch)
+        if self._to_check:
+            self._check_recording(inputs, targets, loss_fn)
+        draws = Draws(self.model) if due else None
+        self._keeps_sketch = due is not None
+        losses = self.accumulate(lambda: loss_fn(apply(self._called, inputs), targets))
+        if draws is not None:
+            self.test_isolation(
+                partial(self._run, loss_fn), inputs, targets, draws, whole=due == "whole"
+            )
+        return losses
+
+    def _run(self, loss_fn: LossFunction, inputs: Any, targets: Any) -> Sketch:
+        """Take a batch through the model, and keep no more of it than a sketch."""
+        with torch.enable_grad(), self.tape.recording():
+            values = loss_fn(apply(self._called, inputs), targets)
+        torch.autograd.backward(values.sum())
+        return self.sketched(len(values))
+
+    def sketched(self, batch: int) -> Sketch:
+        """Return the sketch of what the tape holds, which is forgotten."""
+        return Sketch.of(self.tape.records(batch), self._parameters)
+
+    def test_isolation(
+        self, run: Run, inputs: Any, targets: Any, draws: Draws, *, whole: bool
+    ) -> None:
+        """Run the batch that was absorbed last in other company, and compare.
+
+        Args:
+            run: takes a batch through the model and returns its sketch.
+            inputs: of that batch,
+            targets: and what the loss takes beside them.
+            draws: from before its pass.
+            whole: exchange all examples, one half after the other.
+
+        Raises:
+            UnsoundConfiguration: if a gradient changes; what was summed up is forgotten.
+        """
+        found, self._sketch = self._sketch, None
+        assert found is not None
+        try:
+            isolation = Isolation(self.model, self._names, run)
+            if isolation.check(inputs, targets, found, draws, whole=whole):
+                self.schedule.passed(batch_size(inputs))
+        except BaseException:
+            self.discard()
+            raise
 
     def _of_examples(self, inputs: Any, loss_fn: LossFunction) -> LossFunction:
         """Return the loss of examples, and refuse inputs without their copies."""
@@ -264,6 +323,8 @@ class PrivateGradient:
         records = self.tape.records(batch)
         if len(records) != len(self._parameters):
             self._refuse_missing(records)
+        if self._keeps_sketch:
+            self._sketch, self._keeps_sketch = Sketch.of(records, self._parameters), False
         for parameter in self._parameters:
             if parameter.grad is not None:
                 raise UnsoundConfiguration(
@@ -287,8 +348,12 @@ class PrivateGradient:
         if self._tape is not None:
             self._tape.clear()
 
+    def keep_sketch(self) -> None:
+        """Keep a sketch of what is absorbed next, for `test_isolation`."""
+        self._keeps_sketch = True
+
     def check(self, inputs: Any, targets: Any = None, loss_fn: LossFunction | None = None) -> None:
-        """Compare a few examples with plain autograd, and with each of them alone.
+        """Compare a few examples with plain autograd, and run the batch in other company.
 
         `accumulate_batch` does so with its first batch; those who run forward and backward passes
         of their own call this once. A batch of one example leaves the check to the next.
@@ -302,6 +367,15 @@ class PrivateGradient:
             UnsoundConfiguration: if gradients differ, naming the parameter.
         """
         loss = self._of_examples(inputs, sum_of_squares if loss_fn is None else loss_fn)
+        self._check_recording(inputs, targets, loss)
+        if batch_size(inputs) < 2 or not self.schedule.active:
+            return
+        draws, run = Draws(self.model), partial(self._run, loss)
+        with draws.again():
+            found = run(inputs, targets)
+        Isolation(self.model, self._names, run).check(inputs, targets, found, draws, whole=True)
+
+    def _check_recording(self, inputs: Any, targets: Any, loss: LossFunction) -> None:
         check_examples(
             self.model, self.tape, self._names, inputs, targets, loss, forward=self._called
         )

@@ -1,0 +1,111 @@
+"""Random numbers of a forward pass: the same ones again, or the same one for every example."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["ConstantDraws", "Draws"]
+
+
+class Draws:
+    """The state of every source that a model may draw from, as it is now.
+
+    Args:
+        model: generators that its modules keep as attributes belong to it.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._own = [
+            value
+            for module in model.modules()
+            for value in vars(module).values()
+            if isinstance(value, torch.Generator | np.random.Generator | random.Random)
+        ]
+        self._devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
+        self._state = self._now()
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Draw the same numbers inside, and go on afterwards as if nothing had been drawn."""
+        before = self._now()
+        self._set(self._state)
+        try:
+            yield
+        finally:
+            self._set(before)
+
+    def _now(self) -> list[Any]:
+        of_devices = [torch.cuda.get_rng_state(device) for device in self._devices]
+        usual = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
+        return [*usual, *of_devices, *map(_state, self._own)]
+
+    def _set(self, state: list[Any]) -> None:
+        of_torch, of_python, of_numpy, *rest = state
+        torch.set_rng_state(of_torch)
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)  # noqa: NPY002
+        for device, kept in zip(self._devices, rest, strict=False):
+            torch.cuda.set_rng_state(kept, device)
+        for source, kept in zip(self._own, rest[len(self._devices) :], strict=True):
+            _restore(source, kept)
+
+
+def _state(source: Any) -> Any:
+    if isinstance(source, torch.Generator):
+        return source.get_state()
+    if isinstance(source, np.random.Generator):
+        return source.bit_generator.state
+    return source.getstate()
+
+
+def _restore(source: Any, state: Any) -> None:
+    if isinstance(source, torch.Generator):
+        source.set_state(state)
+    elif isinstance(source, np.random.Generator):
+        source.bit_generator.state = state
+    else:
+        source.setstate(state)
+
+
+_DRAWN = 0.7  # any between zero and one: what stands for all random numbers
+
+
+class ConstantDraws(TorchDispatchMode):
+    """Every random number of torch is the same inside, so that rows may be any and any many.
+
+    Batches of different sizes draw different numbers for one example; here they do not.
+    """
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        given = kwargs or {}
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **given)
+        name = func.__name__
+        if name.startswith("native_dropout"):
+            return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
+        found = func(*args, **given)
+        if name.startswith("randperm"):
+            return torch.arange(len(found), dtype=found.dtype, device=found.device)
+        if name.startswith("multinomial"):
+            most: Tensor = args[0].argmax(-1, keepdim=True).expand_as(found).clone()
+            return most
+        pytree.tree_map(_fill, found)
+        return found
+
+
+def _fill(value: Any) -> None:
+    if isinstance(value, Tensor) and value.is_floating_point():
+        value.fill_(_DRAWN)
+    elif isinstance(value, Tensor) and value.numel():
+        value.fill_(True if value.dtype == torch.bool else int(value.min()))
