@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal, TypeVar, Unpack
 
 from torch import nn
@@ -17,6 +18,7 @@ from taut.noise import RandomSource
 from taut.training._clipping.clipping import Clipping
 from taut.training._data.loader import MicroBatch, PrivateLoader
 from taut.training._data.loader_batches import LoaderBatches
+from taut.training._data.per_example_loss import per_example
 from taut.training._ledger.ledger import RunLedger
 from taut.training._noise.generators import split
 from taut.training._plan.plan import Plan
@@ -49,6 +51,8 @@ def make_private(
     loss_reduction: Reduction = "mean",
     max_physical_batch_size: int | None = None,
     clipping: Clipping | str | None = None,
+    criterion: Any = None,
+    unchecked_isolation: bool = False,
     ledger: str | os.PathLike[str] | RunLedger | None = None,
     noise_generator: RandomSource | None = None,
     **elsewhere: Unpack[OpacusArguments],
@@ -75,6 +79,13 @@ def make_private(
         max_physical_batch_size: larger batches come in parts; `step()` waits for the last one.
         clipping: instead of `max_grad_norm`; or "flat" beside it, as in Opacus, whose "per_layer"
             is `GroupClip` and whose "adaptive" is `QuantileClip`.
+        criterion: the loss of an example, if it is none of the usual ones: a function of the
+            module's outputs and of the targets, which are the last of a batch that is a tuple, or
+            the whole of a batch that is a dictionary. It returns one loss per example, or a mean
+            or sum that is recognised. The loop uses the same loss; a loss that the model itself
+            returns is replaced by it.
+        unchecked_isolation: train without a test that examples are kept apart, neither by the
+            module nor by the loss of the loop; the ledger repeats it.
         ledger: a file that counts steps through crashes, or a ledger for the same step.
         noise_generator: of noise and choices, by default the secure one.
         elsewhere: further arguments of Opacus: those that change nothing are accepted, the
@@ -87,8 +98,11 @@ def make_private(
 
     **Guarantee**: `optimizer.get_epsilon(delta)` bounds what was spent by all steps of this
     optimizer, for a number of steps that does not depend on losses. Steps that do not follow a
-    batch of the returned loader are refused. The loss must be a mean (or sum) of terms with one
-    example each; a loss over pairs of examples is not detected. The number of examples, and with
+    batch of the returned loader are refused, and so are inputs of the module that are not what the
+    loader handed out. In every batch, the gradient of the loop's loss at the module's outputs is
+    compared with that of a loss of single examples, which takes its place. That the module keeps
+    examples apart is tested with the first batch, after changes of the module, and at random
+    later: by runs in which half of the examples are exchanged. The number of examples, and with
     it the rate and the expected batch, is taken to be public; a rate that was fixed in advance
     does not depend on it.
 
@@ -128,11 +142,11 @@ def make_private(
         clipping=clipping_of(clipping, max_grad_norm),
     )
     choices, noise = split(noise_generator)
-    gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
+    gradient = _gradient(module, optimizer, plan, loss_reduction, noise, unchecked_isolation)
     loader = _loader(given, batches, plan.sampling, max_physical_batch_size, choices)
     count = ledger if isinstance(ledger, RunLedger) else SharedLedger(ledger, plan)
     _check_ledger(count, plan, gradient)
-    return module, _joined(optimizer, gradient, count, loader, loss_reduction), loader
+    return module, _joined(optimizer, gradient, count, loader, loss_reduction, criterion), loader
 
 
 def make_private_with_epsilon(
@@ -149,6 +163,8 @@ def make_private_with_epsilon(
     loss_reduction: Reduction = "mean",
     max_physical_batch_size: int | None = None,
     clipping: Clipping | str | None = None,
+    criterion: Any = None,
+    unchecked_isolation: bool = False,
     ledger: str | os.PathLike[str] | None = None,
     noise_generator: RandomSource | None = None,
     **elsewhere: Unpack[OpacusArguments],
@@ -168,6 +184,8 @@ def make_private_with_epsilon(
         loss_reduction: as in `make_private`.
         max_physical_batch_size: as in `make_private`.
         clipping: as in `make_private`.
+        criterion: as in `make_private`.
+        unchecked_isolation: as in `make_private`.
         ledger: a file that counts steps through crashes.
         noise_generator: as in `make_private`.
         elsewhere: as in `make_private`.
@@ -208,10 +226,10 @@ def make_private_with_epsilon(
         clipping=clipping_of(clipping, max_grad_norm),
     )
     choices, noise = split(noise_generator)
-    gradient = _gradient(module, optimizer, plan, loss_reduction, noise)
+    gradient = _gradient(module, optimizer, plan, loss_reduction, noise, unchecked_isolation)
     loader = _loader(given, batches, plan, max_physical_batch_size, choices)
     count = SharedLedger(ledger, plan, enforce=True)
-    return module, _joined(optimizer, gradient, count, loader, loss_reduction), loader
+    return module, _joined(optimizer, gradient, count, loader, loss_reduction, criterion), loader
 
 
 class _FollowedLoader(PrivateLoader):
@@ -249,7 +267,12 @@ def _given(loader: DataLoader[Any] | PrivateLoader) -> DataLoader[Any]:
 
 
 def _gradient(
-    module: nn.Module, optimizer: Optimizer, plan: Plan, reduction: Reduction, noise: RandomSource
+    module: nn.Module,
+    optimizer: Optimizer,
+    plan: Plan,
+    reduction: Reduction,
+    noise: RandomSource,
+    unchecked: bool,
 ) -> PrivateGradient:
     if reduction not in ("mean", "sum"):
         raise ValueError(
@@ -270,7 +293,7 @@ def _gradient(
         expected_batch_size=plan.batch_size if reduction == "mean" else 1.0,
         generator=noise,
         backend="bookkeeping",
-        self_check=False,  # the passes are checked: here only sums of losses are seen
+        unchecked_isolation=unchecked,
     )
 
 
@@ -299,8 +322,15 @@ def _joined(
     ledger: RunLedger,
     loader: _FollowedLoader,
     reduction: Reduction,
+    criterion: Any,
 ) -> PrivateOptimizer:
-    private = PrivateOptimizer(optimizer, gradient, ledger, is_mean=reduction == "mean")
+    private = PrivateOptimizer(
+        optimizer,
+        gradient,
+        ledger,
+        is_mean=reduction == "mean",
+        criterion=None if criterion is None else partial(per_example, criterion),
+    )
     private.follow(loader)
     loader.optimizer = private
     gradient.model.train()

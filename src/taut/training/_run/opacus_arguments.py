@@ -22,7 +22,6 @@ class OpacusArguments(TypedDict, total=False):
     alphas: object
     batch_first: bool
     clipbound_learning_rate: float
-    criterion: object
     epsilon_tolerance: float
     grad_sample_mode: str
     max_clipbound: float
@@ -43,11 +42,6 @@ _ANSWERS: dict[str, tuple[tuple[object, ...], str]] = {
         (True,),
         "the first dimension of a batch is that of its examples; transpose inside of the module, "
         "whose layers may well have batch_first=False",
-    ),
-    "criterion": (
-        (),
-        "the loss of the loop stays as it is, and three values are returned: module, optimizer "
-        "and loader",
     ),
     "epsilon_tolerance": ((), _ACCOUNTING),
     "grad_sample_mode": (

@@ -14,6 +14,7 @@ from taut.training._data.loader import MicroBatch, PrivateLoader, check_sampler
 from taut.training._ledger.ledger import RunLedger
 from taut.training._plan.plan import Plan
 from taut.training._step.dropped_examples import warn_of_dropped
+from taut.training._step.loop_loss import Criterion
 from taut.training._step.optimizer_checks import check_optimizer
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._step.recorded_passes import RecordedPasses
@@ -33,15 +34,20 @@ class PrivateOptimizer(Optimizer):
         gradient: of the model.
         ledger: counts every step before it is taken.
         is_mean: whether the loss is a mean over the batch.
+        criterion: makes the loss of single examples; None if it is to be recognised.
 
     **Guarantee**: the update of a step depends on examples through the sum of clipped gradients
-    plus noise, drawn once for each logical batch, and not through the realised batch size. The
-    loss of the user's loop must be a mean (or sum) of terms with one example each; that cannot be
-    seen from here, and is not checked.
+    plus noise, drawn once for each logical batch, and not through the realised batch size.
     """
 
     def __init__(
-        self, optimizer: Optimizer, gradient: PrivateGradient, ledger: RunLedger, *, is_mean: bool
+        self,
+        optimizer: Optimizer,
+        gradient: PrivateGradient,
+        ledger: RunLedger,
+        *,
+        is_mean: bool,
+        criterion: Criterion | None = None,
     ) -> None:
         # The state is that of the optimizer inside, so the constructor of the base is not for us.
         check_optimizer(gradient.model, optimizer)
@@ -53,7 +59,7 @@ class PrivateOptimizer(Optimizer):
         self.inner = optimizer
         self.ledger = ledger
         self._gradient = gradient
-        self._passes = RecordedPasses(gradient, is_mean=is_mean)
+        self._passes = RecordedPasses(gradient, is_mean=is_mean, criterion=criterion)
         self._loader: PrivateLoader | None = None
         self._given: MicroBatch | None = None
         self._is_begun = False
@@ -167,7 +173,7 @@ class PrivateOptimizer(Optimizer):
             self._update()
             return
         self._given = part
-        self._passes.expect(part.size)
+        self._passes.expect(part.size, part.data)
 
     def _refuse_skipped(self) -> None:
         if self._given is not None:

@@ -245,12 +245,19 @@ class PrivateGradient:
         torch.autograd.backward(values.sum())
         return self.sketched(len(values))
 
-    def sketched(self, batch: int) -> Sketch:
+    def sketched(self, batch: int, *, scale: float = 1.0) -> Sketch:
         """Return the sketch of what the tape holds, which is forgotten."""
-        return Sketch.of(self.tape.records(batch), self._parameters)
+        return Sketch.of(self.tape.records(batch), self._parameters, scale)
 
     def test_isolation(
-        self, run: Run, inputs: Any, targets: Any, draws: Draws, *, whole: bool
+        self,
+        run: Run,
+        inputs: Any,
+        targets: Any,
+        draws: Draws,
+        *,
+        whole: bool,
+        by_loop: bool = False,
     ) -> None:
         """Run the batch that was absorbed last in other company, and compare.
 
@@ -260,6 +267,7 @@ class PrivateGradient:
             targets: and what the loss takes beside them.
             draws: from before its pass.
             whole: exchange all examples, one half after the other.
+            by_loop: whether the backward pass was that of a user, not of `run`.
 
         Raises:
             UnsoundConfiguration: if a gradient changes; what was summed up is forgotten.
@@ -267,7 +275,7 @@ class PrivateGradient:
         found, self._sketch = self._sketch, None
         assert found is not None
         try:
-            isolation = Isolation(self.model, self._names, run)
+            isolation = Isolation(self.model, self._names, run, by_loop=by_loop)
             if isolation.check(inputs, targets, found, draws, whole=whole):
                 self.schedule.passed(batch_size(inputs))
         except BaseException:
@@ -324,7 +332,8 @@ class PrivateGradient:
         if len(records) != len(self._parameters):
             self._refuse_missing(records)
         if self._keeps_sketch:
-            self._sketch, self._keeps_sketch = Sketch.of(records, self._parameters), False
+            self._sketch = Sketch.of(records, self._parameters, scale)
+            self._keeps_sketch = False
         for parameter in self._parameters:
             if parameter.grad is not None:
                 raise UnsoundConfiguration(

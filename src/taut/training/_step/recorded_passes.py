@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from taut.errors import UnsoundConfiguration
+from taut.training._gradients.isolation.draws import Draws
+from taut.training._gradients.isolation.sketch import Sketch
 from taut.training._gradients.self_check import check_examples
+from taut.training._step.loop_loss import Criterion, LoopLoss
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._tensors.examples import batch_size
 
@@ -35,11 +38,11 @@ class _Hook:
     What it leads to holds sums of gradients without noise, which must not get into a file.
     """
 
-    def __init__(self, call: Callable[..., None]) -> None:
+    def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call
 
-    def __call__(self, *args: Any) -> None:
-        self._call(*args)
+    def __call__(self, *args: Any) -> Any:
+        return self._call(*args)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Hook, (_do_nothing,)
@@ -56,13 +59,16 @@ class RecordedPasses:
         gradient: of the model.
         is_mean: whether losses are means over the batch, so that gradients of examples are that
             much smaller.
+        criterion: makes a loss of single examples; None if the loop's is to be recognised.
 
-    What a backward pass leaves is taken at the next call or at the step, whichever is first, so
-    that never more than one pass is kept. Losses of several backward passes after one call add up
-    for every example before it is clipped.
+    Unless the gradient is unchecked, the loop's loss is judged in every batch, and batches are run
+    again in other company now and then. What a backward pass leaves is taken at the next call or at
+    the step, whichever is first, so that never more than one pass is kept.
     """
 
-    def __init__(self, gradient: PrivateGradient, *, is_mean: bool) -> None:
+    def __init__(
+        self, gradient: PrivateGradient, *, is_mean: bool, criterion: Criterion | None = None
+    ) -> None:
         model = gradient.model
         check_detached(model)
         self._gradient = gradient
@@ -70,6 +76,9 @@ class RecordedPasses:
         self._is_mean = is_mean
         self._open: AbstractContextManager[None] | None = None
         self._size: int | None = None
+        self._batch: Any = None
+        self._call: _Call | None = None
+        self._loss = LoopLoss(criterion, is_mean=is_mean) if gradient.schedule.active else None
         self._is_absorbed = False
         self._is_checked = False
         self._is_checking = False
@@ -79,9 +88,9 @@ class RecordedPasses:
         ]
         _ATTACHED.add(model)
 
-    def expect(self, size: int) -> None:
+    def expect(self, size: int, batch: Any) -> None:
         """Take the next pass for that of a batch with so many examples."""
-        self._size, self._is_absorbed = size, False
+        self._size, self._batch, self._is_absorbed = size, batch, False
 
     def take(self) -> None:
         """Clip and add what the pass of the expected batch left.
@@ -96,12 +105,13 @@ class RecordedPasses:
                 "training mode (module.train()) and with gradients enabled, and loss.backward() "
                 "before optimizer.step()"
             )
-        self._size = None
+        self._test()
+        self._size = self._batch = self._call = None
 
     def forget(self) -> None:
         """Drop a batch that was begun."""
         self._gradient.discard()
-        self._size = None
+        self._size = self._batch = self._call = None
 
     def remove(self) -> None:
         """Leave the model as it was."""
@@ -125,6 +135,8 @@ class RecordedPasses:
                 "would count twice. Add the losses and call backward() once; to compute a batch in "
                 "parts, use max_physical_batch_size"
             )
+        if self._call is not None and self._call.due is not None:
+            self._gradient.keep_sketch()
         self._gradient.absorb(self._size, scale=float(self._size) if self._is_mean else 1.0)
         self._is_absorbed = True
 
@@ -136,15 +148,49 @@ class RecordedPasses:
         self._absorb()
         if not self._is_checked:
             self._check(module, args, kwargs)
+        if self._loss is not None and self._size is not None:
+            self._call = _Call(self._gradient, {"args": args, "kwargs": kwargs}, self._size)
         opened = self._tape.recording()
         opened.__enter__()
         self._open = opened
 
-    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        del module, args, output
-        if self._open is not None and not self._is_checking:
-            opened, self._open = self._open, None
-            opened.__exit__(*sys.exc_info())
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        del module, args
+        if self._open is None or self._is_checking:
+            return None
+        opened, self._open = self._open, None
+        opened.__exit__(*sys.exc_info())
+        if self._loss is None or self._call is None or output is None:
+            return None
+        return self._loss.through(output, self._call.inputs, self._batch, self._call.size)
+
+    def _test(self) -> None:
+        """Run the batch of this step again in other company, if it is its turn."""
+        call = self._call
+        if call is None or call.due is None:
+            return
+        self._is_checking = True
+        try:
+            self._gradient.test_isolation(
+                self._run,
+                call.inputs,
+                self._batch,
+                call.draws,
+                whole=call.due == "whole",
+                by_loop=True,
+            )
+        finally:
+            self._is_checking = False
+
+    def _run(self, inputs: Any, batch: Any) -> Sketch:
+        """Take a batch through the model with the loss of single examples."""
+        assert self._loss is not None
+        assert self._call is not None
+        size = batch_size(inputs)
+        with torch.enable_grad(), self._call.autocast(), self._tape.recording():
+            outputs = self._gradient.model(*inputs["args"], **inputs["kwargs"])
+        self._loss.pull(outputs, batch, size)
+        return self._gradient.sketched(size, scale=float(size) if self._is_mean else 1.0)
 
     def _check(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compare a few examples with autograd and with each alone, before the first pass."""
@@ -158,3 +204,23 @@ class RecordedPasses:
             self._is_checking = False
         self._tape.clear()
         self._is_checked = batch_size(inputs) > 1  # one example alone cannot be compared
+
+
+class _Call:
+    """What a call of the model was given, for the same call in other company."""
+
+    def __init__(self, gradient: PrivateGradient, inputs: Any, size: int) -> None:
+        self.inputs = inputs
+        self.size = size
+        self.due = gradient.schedule.due(size)
+        self.draws = Draws(gradient.model) if self.due else None
+        self._parameter = gradient.parameters[0]
+        kind = self._parameter.device.type
+        self._kind = kind if torch.is_autocast_enabled(kind) else None
+        self._dtype = torch.get_autocast_dtype(kind)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Compute as the loop did, or in double precision if that is asked for."""
+        if self._kind is None or self._parameter.dtype == torch.float64:
+            return nullcontext()
+        return torch.autocast(self._kind, dtype=self._dtype)

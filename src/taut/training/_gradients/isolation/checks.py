@@ -38,6 +38,7 @@ goes to another size; one example more moves each of n gradients by the n-th par
 less than a thousandth of the clipping norm.
 """
 
+_OF_LOOP = 1e-3  # relative: a second way for gradients adds as much as its loss is worth
 _FEW = 3  # examples that are run by themselves
 _MANY = 2**24  # parameters: from here on a pass takes so long that one half is left to later steps
 
@@ -54,15 +55,15 @@ class Isolation:
         model: what is trained.
         names: of its trainable parameters.
         run: takes a batch through the model.
+        by_loop: whether the pass that is compared was run by a user's loop.
     """
 
     model: nn.Module
     names: Mapping[Tensor, str]
     run: Run
+    by_loop: bool = False
 
-    def check(
-        self, inputs: Any, targets: Any, found: Sketch, draws: Draws, *, whole: bool
-    ) -> bool:
+    def check(self, inputs: Any, targets: Any, found: Sketch, draws: Draws, *, whole: bool) -> bool:
         """Exchange examples of a batch, and demand that the others keep their gradients.
 
         Args:
@@ -106,6 +107,8 @@ class Isolation:
         place = found.differing(other, kept, kept)
         if place is None:
             return True
+        if self.by_loop:
+            self._check_loop(inputs, targets, found, draws)
         # Not the same bits: rounding, or a leak? Rounding is less in double precision.
         try:
             with in_double(self.model):
@@ -118,9 +121,20 @@ class Isolation:
             raise self._mixes(where)
         return True
 
-    def _shrink(
-        self, inputs: Any, targets: Any, found: Sketch, draws: Draws, batch: int
-    ) -> None:
+    def _check_loop(self, inputs: Any, targets: Any, found: Sketch, draws: Draws) -> None:
+        """Refuse a loop whose gradients are not those of the loss of single examples."""
+        own = self._again(inputs, targets, draws)
+        places = torch.arange(len(next(iter(found.values.values()))))
+        distance, where = found.distance(own, places, places)
+        if not distance <= _OF_LOOP:
+            raise UnsoundConfiguration(
+                "gradients of this loop got into the model by another way than through the outputs "
+                f"of its call: those at parameter {self.names[where]!r} are not what the outputs "
+                "explain. Return what the loss needs from the module, call it once for each batch, "
+                "and draw from torch, numpy or random alone"
+            )
+
+    def _shrink(self, inputs: Any, targets: Any, found: Sketch, draws: Draws, batch: int) -> None:
         """Run the last few examples by themselves."""
         few = min(_FEW, batch - 1)
         places = torch.arange(batch - few, batch)

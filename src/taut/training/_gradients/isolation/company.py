@@ -51,7 +51,9 @@ def exchanged(values: Any, stays: Tensor, *, scaled: bool) -> Any:
             return made_list
         return value
 
-    return pytree.tree_map(other, values, is_leaf=lambda x: isinstance(x, list) and not _has_tensors(x))
+    return pytree.tree_map(
+        other, values, is_leaf=lambda x: isinstance(x, list) and not _has_tensors(x)
+    )
 
 
 def is_other(one: Any, two: Any) -> bool:

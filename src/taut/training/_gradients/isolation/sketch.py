@@ -34,11 +34,21 @@ class Sketch:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, records: Mapping[Tensor, Record], parameters: list[Tensor]) -> Sketch:
-        """Return the sketch of what a pass has left; the order of parameters names the vectors."""
-        return cls(
-            {p: _projected(records[p], *_vectors(i, p)) for i, p in enumerate(parameters) if p in records}
-        )
+    def of(
+        cls, records: Mapping[Tensor, Record], parameters: list[Tensor], scale: float = 1.0
+    ) -> Sketch:
+        """Return the sketch of what a pass has left.
+
+        Args:
+            records: of the pass.
+            parameters: of the model; their order says which random vectors are theirs.
+            scale: what gradients are multiplied with.
+        """
+        found = {}
+        for i, parameter in enumerate(parameters):
+            if parameter in records:
+                found[parameter] = _projected(records[parameter], *_vectors(i, parameter)) * scale
+        return cls(found)
 
     def differing(self, other: Sketch, mine: Tensor, theirs: Tensor) -> Tensor | None:
         """Return the parameter at which bits of some examples differ, None if there is none.
@@ -66,14 +76,23 @@ class Sketch:
         missing = self.values.keys() ^ other.values.keys()
         if missing:
             return float("inf"), next(iter(missing))
-        squares = {p: (self.values[p][mine] - other.values[p][theirs]).double().square().mean(1) for p in shared}
+        squares = {
+            p: (self.values[p][mine] - other.values[p][theirs]).double().square().mean(1)
+            for p in shared
+        }
         own = torch.stack([self.values[p][mine].double().square().mean(1) for p in shared]).sum(0)
         whole = torch.stack([v.double().square().mean(1) for v in self.values.values()]).sum(0)
-        longest = whole[whole.isfinite()].amax() if bool(whole.isfinite().any()) else whole.new_ones(())
-        theirs_own = torch.stack([other.values[p][theirs].double().square().mean(1) for p in shared]).sum(0)
+        longest = (
+            whole[whole.isfinite()].amax() if bool(whole.isfinite().any()) else whole.new_ones(())
+        )
+        theirs_own = torch.stack(
+            [other.values[p][theirs].double().square().mean(1) for p in shared]
+        ).sum(0)
         lost = ~own.isfinite() & ~theirs_own.isfinite()  # both contribute nothing
         scale = own.clamp(min=float(longest) * 2.0**-48).clamp(min=torch.finfo(torch.float64).tiny)
-        relative = torch.stack([torch.where(lost, 0.0, (squares[p] / scale).nan_to_num(nan=torch.inf)) for p in shared])
+        relative = torch.stack(
+            [torch.where(lost, 0.0, (squares[p] / scale).nan_to_num(nan=torch.inf)) for p in shared]
+        )
         worst = int(relative.amax(1).argmax())
         return float(relative.sum(0).amax().sqrt()), shared[worst]
 
@@ -82,7 +101,9 @@ def _vectors(index: int, parameter: Tensor) -> tuple[Tensor, Tensor]:
     bits = torch.Generator().manual_seed(_SEED + index)
     first = parameter.shape[0] if parameter.dim() else 1
     rest = parameter.numel() // max(first, 1)
-    left, right = (torch.randn(n, _NUMBERS, generator=bits, dtype=torch.float64) for n in (first, rest))
+    left, right = (
+        torch.randn(n, _NUMBERS, generator=bits, dtype=torch.float64) for n in (first, rest)
+    )
     if parameter.dim() < 2:
         right = torch.ones_like(right)
     return left, right
@@ -98,7 +119,9 @@ def _projected(record: Record, left: Tensor, right: Tensor) -> Tensor:
             on_left = u[record.left] if record.is_sparse else record.left @ u
             return (on_left * (record.right @ v)).sum(1)
     size = record.parameter.numel() * max(record.parameter.element_size(), 4)
-    return torch.cat([_of_rows(record.rows(part), left, right) for part in parts_of(record.batch, size)])
+    return torch.cat(
+        [_of_rows(record.rows(part), left, right) for part in parts_of(record.batch, size)]
+    )
 
 
 def _of_rows(rows: Tensor, left: Tensor, right: Tensor) -> Tensor:
