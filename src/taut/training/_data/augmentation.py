@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from taut._base import validate
 from taut.errors import UnsoundConfiguration
+from taut.training._tensors.draws import same_draws
 from taut.training._tensors.examples import batch_size, examples_of
 
 __all__ = ["Augment", "Augmentation", "examples_within"]
@@ -81,9 +79,9 @@ class Augmentation:
 
     def _check(self, inputs: Any, batch: int) -> None:
         """Refuse a function that looks at one example to change another."""
-        with _same_draws():
+        with same_draws():
             together = self._called(inputs, batch)
-        with _same_draws():
+        with same_draws():
             again = self._called(inputs, batch)
         if not _agree(together, again, slice(None)):
             _LOG.warning(
@@ -92,7 +90,7 @@ class Augmentation:
             )
             return
         for chosen in (0, batch - 1):
-            with _same_draws():
+            with same_draws():
                 alike = self._called(_only(inputs, chosen), batch)
             if not _agree(together, alike, slice(chosen, chosen + 1)):
                 raise _mixes()
@@ -104,9 +102,9 @@ class Augmentation:
             moved = torch.rand(len(places), generator=bits) < 0.5
             order = places.clone()
             order[moved] = places[moved].roll(1)
-            with _same_draws(trial):
+            with same_draws(trial):
                 before = self._called(some, len(places))
-            with _same_draws(trial):
+            with same_draws(trial):
                 after = self._called(_ordered(some, order), len(places))
             if not _agree(before, after, order == places):
                 raise _mixes()
@@ -159,18 +157,3 @@ def _agree(one: Any, other: Any, part: slice | Tensor) -> bool:
         for a, b in pairs
         if isinstance(a, Tensor) and a.dim() > 0
     )
-
-
-@contextmanager
-def _same_draws(trial: int = 0) -> Iterator[None]:
-    """Seed the usual sources inside, and leave them as they were."""
-    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    with torch.random.fork_rng():
-        torch.manual_seed(_SEED + trial)
-        random.seed(_SEED + trial)
-        np.random.seed(_SEED + trial)  # noqa: NPY002
-        try:
-            yield
-        finally:
-            random.setstate(of_python)
-            np.random.set_state(of_numpy)  # noqa: NPY002

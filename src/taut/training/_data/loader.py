@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
 from taut._base import validate
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments, default_generator
+from taut.training._data.collation import check_collation
 from taut.training._data.fetching import empty_batch, whole_tensors
 from taut.training._data.loader_checks import check_replaceable, check_size, fitted, refuse_loader
 from taut.training._noise.generators import checked
@@ -78,6 +79,7 @@ class PrivateLoader:
         process_group: of the processes that train together, by default all of them if
             torch.distributed is initialised. Each gets its share of every batch, in parts of its
             own number, and must have the same dataset.
+        unchecked_isolation: do not test whether the collate function keeps examples apart.
         options: of torch's `DataLoader`, as far as they concern fetching.
 
     `for batch in loader` yields collated batches as torch's loader does; `loader.current` describes
@@ -120,6 +122,7 @@ class PrivateLoader:
         steps: int | None = None,
         generator: RandomSource | None = None,
         process_group: Any = None,
+        unchecked_isolation: bool = False,
         **options: Any,
     ) -> None:
         self.dataset = dataset
@@ -148,6 +151,10 @@ class PrivateLoader:
         """How many logical batches were handed out, over all passes."""
         self._pending: deque[_Part] = deque()
         self._collate = collate_fn
+        self._tests_collation = not unchecked_isolation and collate_fn not in (
+            None,
+            default_collate,
+        )
         self._empty: Any = None
         self._workers = validate.integer(num_workers=num_workers)
         self._check_options(options)
@@ -207,6 +214,9 @@ class PrivateLoader:
             BudgetExceeded: if all steps of the plan were handed out in earlier passes.
         """
         self._check_steps_left()
+        if self._tests_collation and self._collate is not None:
+            check_collation(self.dataset, self._collate, self.examples)
+            self._tests_collation = False
         fetched = self._fetched()
         pending = self._pending
         for data in fetched:

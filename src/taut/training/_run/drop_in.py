@@ -143,7 +143,9 @@ def make_private(
     )
     choices, noise = split(noise_generator)
     gradient = _gradient(module, optimizer, plan, loss_reduction, noise, unchecked_isolation)
-    loader = _loader(given, batches, plan.sampling, max_physical_batch_size, choices)
+    loader = _loader(
+        given, batches, plan.sampling, max_physical_batch_size, choices, unchecked_isolation
+    )
     count = ledger if isinstance(ledger, RunLedger) else SharedLedger(ledger, plan)
     _check_ledger(count, plan, gradient)
     return module, _joined(optimizer, gradient, count, loader, loss_reduction, criterion), loader
@@ -227,7 +229,7 @@ def make_private_with_epsilon(
     )
     choices, noise = split(noise_generator)
     gradient = _gradient(module, optimizer, plan, loss_reduction, noise, unchecked_isolation)
-    loader = _loader(given, batches, plan, max_physical_batch_size, choices)
+    loader = _loader(given, batches, plan, max_physical_batch_size, choices, unchecked_isolation)
     count = SharedLedger(ledger, plan, enforce=True)
     return module, _joined(optimizer, gradient, count, loader, loss_reduction, criterion), loader
 
@@ -303,6 +305,7 @@ def _loader(
     drawn: Plan | Sampling,
     most: int | None,
     choices: RandomSource,
+    unchecked: bool,
 ) -> _FollowedLoader:
     loader = _FollowedLoader.from_data_loader(
         data_loader,
@@ -310,6 +313,7 @@ def _loader(
         max_physical_batch_size=most,
         steps=batches.in_pass,
         generator=choices,
+        unchecked_isolation=unchecked,
     )
     loader.given, size = data_loader, data_loader.batch_size
     _LOG.info("%r, in place of %d batches of %s examples", loader, len(data_loader), size)

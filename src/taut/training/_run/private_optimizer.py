@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,9 +16,10 @@ from taut.training._ledger.ledger import RunLedger
 from taut.training._plan.plan import Plan
 from taut.training._step.dropped_examples import warn_of_dropped
 from taut.training._step.loop_loss import Criterion
-from taut.training._step.optimizer_checks import check_optimizer
+from taut.training._step.optimizer_checks import check_optimizer, refuse_plateau
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._step.recorded_passes import RecordedPasses
+from taut.training._step.watched_weights import WatchedWeights
 
 __all__ = ["PrivateOptimizer"]
 
@@ -67,6 +69,10 @@ class PrivateOptimizer(Optimizer):
         """How often an example counted for nothing since its gradient was not finite, in this
         process; not for publication."""
         self._is_removed = False
+        self._weights = WatchedWeights(gradient.parameters)
+        self._is_stepping = False
+        self._rates: list[Any] | None = None
+        self._guard = optimizer.register_step_pre_hook(self._refuse_raw)
         self._optimizer_step_pre_hooks = optimizer._optimizer_step_pre_hooks
         self._optimizer_step_post_hooks = optimizer._optimizer_step_post_hooks
         self._optimizer_state_dict_pre_hooks = optimizer._optimizer_state_dict_pre_hooks
@@ -125,6 +131,7 @@ class PrivateOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 found = closure()
+        self._weights.check()
         self._passes.take()
         if self._given.is_last:
             self._update()
@@ -132,13 +139,45 @@ class PrivateOptimizer(Optimizer):
         return found
 
     def _update(self) -> None:
+        self._check_rates()
         self._gradient.check_optimizer(self.inner)
         check_sampler(self._loader, self.plan.sampling)
         self.ledger.record(self.ledger.steps)
         self.dropped_examples = warn_of_dropped(self.dropped_examples, self._gradient.dropped)
         self._gradient.finish()
         self._is_begun = False
-        self.inner.step()
+        self._is_stepping = True
+        try:
+            self.inner.step()
+        finally:
+            self._is_stepping = False
+        self._weights.settle()
+
+    def _refuse_raw(self, *_: Any) -> None:
+        if not self._is_stepping:
+            raise UnsoundConfiguration(
+                "the optimizer inside of a private one was told to step, with gradients that are "
+                "neither clipped nor noised; call step() of the optimizer that make_private "
+                "returned, or remove() it first"
+            )
+
+    def _check_rates(self) -> None:
+        """Look for a scheduler that follows losses: at first, and when a rate has changed once."""
+        rates = [group.get("lr") for group in self.param_groups]
+        if self._rates is None or (self._rates and rates != self._rates):
+            refuse_plateau(self, self.inner)
+            self._rates = rates if self._rates is None else []
+
+    @contextmanager
+    def public_change(self) -> Iterator[None]:
+        """Let weights be changed inside by something that does not depend on private examples.
+
+        **Guarantee**: none about the change: what is written to weights inside is taken to be
+        public, or a function of what was released.
+        """
+        self._weights.check()
+        yield
+        self._weights.settle()
 
     # --- what the loader calls -----------------------------------------------------------------
 
@@ -188,6 +227,7 @@ class PrivateOptimizer(Optimizer):
     def remove(self) -> None:
         """Detach from the module, which is then as it was before."""
         self._passes.remove()
+        self._guard.remove()
         self._is_removed = True
 
     # --- as an optimizer of torch --------------------------------------------------------------
@@ -248,6 +288,7 @@ class PrivateOptimizer(Optimizer):
         if privacy is not None:
             self._gradient.load_state_dict(privacy["gradient"])
         self.inner.load_state_dict(state)
+        self._weights = WatchedWeights(self._gradient.parameters)  # they may be loaded, too
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refuse: gradients of added parameters would not be private."""

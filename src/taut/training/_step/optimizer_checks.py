@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,7 +14,13 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from taut._base import validate
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["check_optimizer", "check_parameters", "optimizer_of", "scheduler_of"]
+__all__ = [
+    "check_optimizer",
+    "check_parameters",
+    "optimizer_of",
+    "refuse_plateau",
+    "scheduler_of",
+]
 
 
 def optimizer_of(model: nn.Module, given: Any) -> Optimizer:
@@ -95,10 +102,7 @@ def check_parameters(
 def _check_scheduler(scheduler: Any, optimizer: Optimizer) -> None:
     """Refuse a scheduler of another optimizer, or one that looks at losses."""
     if isinstance(scheduler, ReduceLROnPlateau):
-        raise UnsoundConfiguration(
-            "ReduceLROnPlateau follows a loss, and that of training data is private; use a "
-            "schedule that is fixed in advance, such as CosineAnnealingLR"
-        )
+        raise _follows_a_loss()
     if not isinstance(scheduler, LRScheduler):
         raise validate.WrongType(
             "scheduler must be a scheduler of torch.optim.lr_scheduler or a function from an "
@@ -109,3 +113,25 @@ def _check_scheduler(scheduler: Any, optimizer: Optimizer) -> None:
             "scheduler must belong to the optimizer that is given; make it from that one, or give "
             "a function from an optimizer to a scheduler, which a plan that mixes weights needs"
         )
+
+
+def refuse_plateau(*optimizers: Optimizer) -> None:
+    """Refuse optimizers whose learning rate follows a loss, whoever made the scheduler.
+
+    A loop does not say which schedulers it has; those that hold one of its optimizers are found
+    among all objects, which takes about as long as a step.
+    """
+    for holder in gc.get_referrers(*optimizers):
+        held = holder if isinstance(holder, ReduceLROnPlateau) else None
+        if isinstance(holder, dict) and {"patience", "cooldown", "optimizer"} <= holder.keys():
+            held = holder
+        if held is not None:
+            raise _follows_a_loss()
+
+
+def _follows_a_loss() -> UnsoundConfiguration:
+    return UnsoundConfiguration(
+        "ReduceLROnPlateau follows a loss, and that of training data is private; use a schedule "
+        "that is fixed in advance, such as CosineAnnealingLR, or set the learning rate in "
+        "param_groups yourself, by examples that are public"
+    )
