@@ -161,7 +161,7 @@ class TestWideBox:
     @settings(max_examples=40)
     @given(
         sigma=powers(0.3, 100),
-        rate=powers(1e-3, 1),  # below, brackets can be wider: see "Bounds" in docs/concepts.md
+        rate=powers(1e-6, 1),
         steps=powers(1, 1e5).map(int),
         delta=powers(1e-16, 0.1),
     )
@@ -171,8 +171,6 @@ class TestWideBox:
         assert bounds.gap <= 1e-3 * bounds.upper
 
 
-@pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="certified noise of the transform exceeds so rare losses")
 @pytest.mark.parametrize(
     ("sigma", "rate", "steps", "delta"),
     [(1.279, 1.541e-4, 1612, 1.017e-14), (0.9644, 1.258e-4, 14, 3.06e-19)],

@@ -1,13 +1,14 @@
 """Answers about sums of dominating pairs: which engine, with certified bounds.
 
 The first engine that is exact or certified for the shape of the sum answers: a closed profile, the
-shifted contour, or the tilted lattice; Chernoff's bound is always at hand.
+shifted contour, the tilted lattice where it is quick, or doubling in convex order, which needs some
+hundredths of a second but no luck; Chernoff's bound is always at hand.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -18,6 +19,7 @@ from taut._base.floats import DOWN, RELATIVE_ERROR, UP
 from taut.accounting._adjacency import Half
 from taut.accounting._engines.bounds import Bounds, falls_below
 from taut.accounting._engines.contour import Contour
+from taut.accounting._engines.convex_order import FINEST_ORDER, ConvexOrder, OrderedSum
 from taut.accounting._engines.half_sum import HalfSum
 from taut.accounting._engines.lattice_engine import LatticeEngine
 from taut.accounting._engines.saddle_point import Cumulants, Saddle
@@ -46,6 +48,7 @@ class Engine(StrEnum):
     EXACT = "closed-form profile"
     CONTOUR = "shifted contour"
     LATTICE = "tilted lattice"
+    ORDER = "doubling in convex order"
     CHERNOFF = "Chernoff bound"
     RENYI = "Renyi divergences of the whole sum"
     PAIRS = "pairs of releases that reveal more"
@@ -91,11 +94,7 @@ class EpsilonOfPairs:
         floor = part.near_top(self._delta)
         if floor >= (1 - tolerance) * part.max_loss and part.attained == part:
             return Answer(Bounds(floor, part.max_loss), part.half, Engine.LIMIT)
-        if part.attained != part:
-            reached = EpsilonOfPairs(part.attained, self._delta, tolerance).answer(tolerance)
-            floor = reached.bounds.lower
         (lower, upper), engine = self._compute(tolerance, floor)
-        lower = max(lower, floor) if part.attained == part else floor
         if upper >= self.ceiling:
             engine = Engine.CHERNOFF
         upper = min(upper, self.ceiling)
@@ -103,13 +102,38 @@ class EpsilonOfPairs:
 
     def _compute(self, tolerance: float, floor: float) -> tuple[Bounds, Engine]:
         """Return bounds for the pairs as they are; ``floor`` is a lower bound already known."""
-        if self._part.suits_contour:
+        tight = self._part.attained == self._part
+        if tight and self._part.suits_contour:
             contour = _contour(self._part, self._saddle, self._cumulants)
             if contour is not None:
                 bounds = _invert_contour(contour, self._delta, self.ceiling)
                 if bounds.gap <= tolerance * bounds.upper:
                     return bounds, Engine.CONTOUR
-        return self._engine().epsilon(self._delta, tolerance, floor), Engine.LATTICE
+        best, engine = Bounds(floor if tight else 0.0, self.ceiling), Engine.CHERNOFF
+        for tried, found in self._candidates(tolerance, floor, tight=tight):
+            engine = tried
+            upper = min(best.upper, found.upper)
+            best = Bounds(min(max(best.lower, found.lower), upper), upper)
+            if best.gap <= tolerance * best.upper:
+                break
+        return best, engine
+
+    def _candidates(
+        self, tolerance: float, floor: float, *, tight: bool
+    ) -> Iterator[tuple[Engine, Bounds]]:
+        """Yield bounds of one engine after the other, quick ones first."""
+        if tight:  # a lattice has no lower bound for another pair than the one it looks at
+            lattice = self._engine(quick=tolerance > FINEST_ORDER)
+            yield Engine.LATTICE, lattice.epsilon(self._delta, tolerance, floor)
+        try:
+            order = ConvexOrder(self._part, self._tail)
+            yield Engine.ORDER, order.epsilon(self._delta, tolerance, self.ceiling)
+        except BeyondLattice:
+            if not tight:
+                reached = EpsilonOfPairs(self._part.attained, self._delta, tolerance)
+                floor = reached.answer(tolerance).bounds.lower
+            upper = self._engine().epsilon(self._delta, tolerance, floor).upper
+            yield Engine.LATTICE, Bounds(min(floor, upper), upper)
 
     def stays_below(self, epsilon: float) -> bool:
         """Return whether little work proves that the answer is at most ``epsilon``."""
@@ -118,14 +142,18 @@ class EpsilonOfPairs:
         decided = self._limit is not None or self._part.single is not None
         if decided or self._part.suits_contour:
             return False
-        return self._engine().stays_below(self._delta, epsilon)
+        if self._engine(quick=True).stays_below(self._delta, epsilon):
+            return True
+        return ConvexOrder(self._part, self._tail).stays_below(self._delta, epsilon)
 
     def adds_nothing_above(self, upper: float) -> bool:
         """Return False: a half of pairs can always raise the lower bound."""
         return False
 
-    def _engine(self) -> LatticeEngine:
-        return LatticeEngine(self._part.terms, self._cumulants, self._saddle, self._tail)
+    def _engine(self, *, quick: bool = False) -> LatticeEngine:
+        return LatticeEngine(
+            self._part.terms, self._cumulants, self._saddle, self._tail, quick=quick
+        )
 
 
 def _limit_epsilon(part: HalfSum, delta: float) -> Bounds | None:
@@ -218,27 +246,36 @@ class DeltaOfPairs:
         tail = cut_tail(math.exp(max(self._log_delta, -600.0)), 1e-4 * tolerance, part.count)
         cumulants = Cumulants(part.terms, tail)
         saddle = cumulants.at_epsilon(self._epsilon)
-        if part.attained == part:
-            return self._compute(cumulants, saddle, tail, tolerance, 0.0)
-        reached = DeltaOfPairs(part.attained, self._epsilon).curve(tolerance)[0]
-        floor = reached(self._epsilon).lower
-        curve, engine = self._compute(cumulants, saddle, tail, tolerance, floor)
-        return partial(_mixed_bounds, reached, curve, cumulants, part.mass_inf), engine
-
-    def _compute(
-        self, cumulants: Cumulants, saddle: Saddle, tail: float, tolerance: float, floor: float
-    ) -> tuple[Curve, Engine]:
-        """Return bounds for the pairs as they are; ``floor`` is a lower bound already known."""
-        contour = _contour(self.part, saddle, cumulants) if self.part.suits_contour else None
-        if contour is not None:
-            bounds = contour.delta(self._epsilon)
+        curve: Curve = partial(chernoff_bounds, cumulants, part.mass_inf)
+        engine = Engine.CHERNOFF
+        for tried, found in self._candidates(cumulants, saddle, tail, tolerance):
+            engine, curve = tried, found
+            bounds = curve(self._epsilon)
             if bounds.gap <= tolerance * bounds.upper:
-                return contour.delta, Engine.CONTOUR
+                break
+        return partial(_with_chernoff, curve, cumulants, part.mass_inf), engine
+
+    def _candidates(
+        self, cumulants: Cumulants, saddle: Saddle, tail: float, tolerance: float
+    ) -> Iterator[tuple[Engine, Curve]]:
+        """Yield bounds of one engine after the other, quick ones first, good ones last."""
+        part = self.part
+        tight = part.attained == part
+        contour = _contour(part, saddle, cumulants) if tight and part.suits_contour else None
+        if contour is not None:
+            yield Engine.CONTOUR, contour.delta
+        quick = tolerance > FINEST_ORDER
+        if tight:
+            try:
+                lattice = LatticeEngine(part.terms, cumulants, saddle, tail, quick=quick)
+                yield Engine.LATTICE, partial(_lattice_bounds, *lattice.curve(tolerance))
+            except BeyondLattice:
+                pass
         try:
-            sides = LatticeEngine(self.part.terms, cumulants, saddle, tail).curve(tolerance, floor)
+            order = ConvexOrder(part, tail).curve(self._epsilon, tolerance)
+            yield Engine.ORDER, partial(_order_bounds, order)
         except BeyondLattice:
-            return partial(chernoff_bounds, cumulants, self.part.mass_inf), Engine.CHERNOFF
-        return partial(_lattice_bounds, *sides), Engine.LATTICE
+            pass
 
 
 def _limit_bounds(part: HalfSum, at: float) -> Bounds:
@@ -252,17 +289,20 @@ def _lattice_bounds(lower: TiltedSum, upper: TiltedSum, at: float) -> Bounds:
     return Bounds(lower.delta_lower(at), upper.delta_upper(at))
 
 
+def _order_bounds(order: OrderedSum, at: float) -> Bounds:
+    return Bounds(order.delta_lower(at), order.delta_upper(at))
+
+
 def chernoff_bounds(cumulants: Cumulants, mass_inf: float, at: float) -> Bounds:
     proven = math.exp(cumulants.at_epsilon(at).log_delta)
     return Bounds(mass_inf, min(mass_inf + proven, 1.0))
 
 
-def _mixed_bounds(
-    floor: Curve, curve: Curve, cumulants: Cumulants, mass_inf: float, at: float
-) -> Bounds:
-    """Return the lower bound of what is attained, and the smaller of two upper bounds."""
-    upper = min(curve(at).upper, chernoff_bounds(cumulants, mass_inf, at).upper)
-    return Bounds(min(floor(at).lower, upper), upper)
+def _with_chernoff(curve: Curve, cumulants: Cumulants, mass_inf: float, at: float) -> Bounds:
+    """Return bounds with the smaller of two upper ones."""
+    lower, upper = curve(at)
+    upper = min(upper, chernoff_bounds(cumulants, mass_inf, at).upper)
+    return Bounds(min(lower, upper), upper)
 
 
 def _single_bounds(pair: Pair, at: float) -> Bounds:

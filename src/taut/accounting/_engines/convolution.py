@@ -52,7 +52,9 @@ class Window:
     loss_tail: float = 1.0
 
 
-def compose(terms: Sequence[tuple[Lattice, int]], window: Window) -> TiltedSum:
+def compose(
+    terms: Sequence[tuple[Lattice, int]], window: Window, most_nodes: int = LARGEST_WINDOW
+) -> TiltedSum:
     """Return the sum of ``count`` independent copies of every lattice, seen in ``window``.
 
     All lattices must share one step. The cost is one FFT per lattice and one inverse FFT, whatever
@@ -75,7 +77,7 @@ def compose(terms: Sequence[tuple[Lattice, int]], window: Window) -> TiltedSum:
     most = sum(count * int(lattice.index[-1]) for lattice, count in terms)
     first = max(math.floor((bottom - origin) / step), least)
     last = min(math.ceil((top - origin) / step), most)
-    if last - first > LARGEST_WINDOW:
+    if last - first > most_nodes:
         raise BeyondLattice(f"{last - first} nodes")
     size = next_fast_len(max(last - first + 1, 2), real=True)
     # Chernoff's bounds on what lies outside, tilted and not.

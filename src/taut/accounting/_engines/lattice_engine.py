@@ -27,6 +27,9 @@ from taut.accounting._pairs.pair import Pair
 __all__ = ["LatticeEngine"]
 
 _REFINEMENTS = 6  # of the step, which is made to fit at once: one or two are usual
+_QUICK_REFINEMENTS = 3  # of a step, where another engine may answer sooner
+_MOST_QUICK_NODES = 2**17  # a transform of that size takes two milliseconds
+_HOPELESS = 8.0  # times the tolerance: a first gap so wide is of rounding noise, not of the step
 _ROUGH_TOLERANCE = 0.02  # halves that differ by more are told apart; closer ones are asked sharply
 _COARSEST_STEP = 64.0  # exp of a step stays far within the range of floats
 # A term with many more copies is composed in about so many equal blocks. Each is rounded to the
@@ -46,9 +49,20 @@ class LatticeEngine:
     """Answers questions about a sum of losses in one direction, near one saddle point."""
 
     def __init__(
-        self, terms: Sequence[tuple[Pair, int]], cumulants: Cumulants, saddle: Saddle, tail: float
+        self,
+        terms: Sequence[tuple[Pair, int]],
+        cumulants: Cumulants,
+        saddle: Saddle,
+        tail: float,
+        *,
+        quick: bool = False,
     ) -> None:
-        """Take a sum, its cumulants, where to look, and the mass that may be cut from each loss."""
+        """Take a sum, its cumulants, where to look, and the mass that may be cut from each loss.
+
+        If ``quick``, it gives up early where another engine may be faster.
+        """
+        self._quick = quick
+        self._most_nodes = _MOST_QUICK_NODES if quick else LARGEST_WINDOW
         self._terms = terms
         self._cumulants = cumulants
         self._saddle = saddle
@@ -127,7 +141,7 @@ class LatticeEngine:
                     narrowest, sides = found.gap, (lower, upper)
                 end = min(best.upper, found.upper)
                 best = Bounds(min(max(best.lower, found.lower), end), end)
-            if best.gap <= tolerance * best.upper:
+            if best.gap <= tolerance * best.upper or self._quick:
                 break
         if sides is None:
             raise BeyondLattice("at every step tried")
@@ -146,11 +160,11 @@ class LatticeEngine:
         Rounding noise or memory can end the refinement earlier; the bounds hold all the same.
         """
         stalls, worked = 0, False
-        for _ in range(_REFINEMENTS):
+        for _ in range(_QUICK_REFINEMENTS if self._quick else _REFINEMENTS):
             try:
                 lower, upper = self._compose(window, step)
             except BeyondLattice:
-                if worked:
+                if worked or self._quick:
                     return
                 step *= 4
                 continue
@@ -161,6 +175,8 @@ class LatticeEngine:
             end = min(best.upper, found.upper)
             best = Bounds(min(max(best.lower, found.lower), end), end)
             if best.gap <= tolerance * best.upper or stalls == 3:
+                return
+            if self._quick and found.gap > _HOPELESS * tolerance * best.upper:
                 return
             shrink = math.sqrt(tolerance * best.upper / found.gap) if found.gap > 0 else 0.5
             step *= min(max(0.85 * shrink, 0.1), 0.7)
@@ -229,10 +245,10 @@ class LatticeEngine:
             for copies, count in ((plan.copies, plan.blocks), (plan.rest, 1)):
                 if copies:
                     inner = self._table.block_window(i, copies, window.tilt, escape, tail)
-                    block = compose([(single, copies)], inner)
+                    block = compose([(single, copies)], inner, self._most_nodes)
                     offset = block.coarse_offset(plan.fineness)
                     parts.append((block.as_lattice(plan.fineness, offset, upper=upper), count))
-        return compose(parts, window)
+        return compose(parts, window, self._most_nodes)
 
 
 class _Plan(NamedTuple):
