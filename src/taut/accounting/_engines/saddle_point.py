@@ -41,6 +41,7 @@ _CHERNOFF_SHARES = np.geomspace(0.0501, 2e3, 27)
 # 1e-16 of the scale, so by 1e-7 of the tolerance at first; where that is too much, by 1e-16 of it.
 _TILTED_EXCESSES = (1e9, 1.0)
 _ESCAPE_SHARE = 1e-3  # of the tolerance: what mass outside of a window may add to the gap
+_LARGEST_EXPONENT = 600.0  # of a share of what may leave; a window accounts for any such share
 _WIDENING = 0.25  # of the even width: errors go with its square, so wide cells add a sixteenth
 _BULK_MASS = 1e-3  # tilted mass above, and its square below, beyond which cells may widen
 _SLOPE_STEP = 1e-4  # relative, of a central difference: off by 1e-8, and for explanations only
@@ -233,7 +234,8 @@ class CumulantTable:
         for i in np.flatnonzero(np.isin(self.tilts, self.saddle.tilt * _TILT_SHARES)):
             if excess[i] > limit:
                 continue
-            escape = min(_ESCAPE_SHARE * tolerance * math.exp(min(-float(excess[i]), 600.0)), 1e-3)
+            share = math.exp(min(max(-float(excess[i]), -_LARGEST_EXPONENT), _LARGEST_EXPONENT))
+            escape = min(_ESCAPE_SHARE * tolerance * share, 1e-3)
             window, width = self._around(int(i), total, escape, 1.0)
             if width < narrowest:
                 best, narrowest = window, width

@@ -102,6 +102,9 @@ def larger_pair(first: FinitePair, second: FinitePair) -> FinitePair:
     kept; a difference of slopes is formed only where the two cross.
     """
     pairs = (first, second)
+    for pair in pairs:
+        if not pair.losses:  # it always betrays the record, and no profile is larger
+            return pair
     nodes = _clustered(np.concatenate([first.losses, second.losses]))
     masses = np.array([_on_nodes(pair, nodes) for pair in pairs])
     # Q-mass above each node, and above none of them: minus the slopes of the lines.

@@ -11,7 +11,7 @@ from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._engines.half_sum import merge_gaussians
-from taut.accounting._pairs.finite import binary_pair
+from taut.accounting._pairs.finite import FinitePair, binary_pair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._pairs.profile import Knots, convex_knots, pair_of_knots
 from taut.accounting._pairs.sampled import ReplaceSampledPair, SampledPair
@@ -64,6 +64,8 @@ def _product(joint: Joint, half: Half) -> Pair:
     whole = merge_gaussians(half, [(release.pair(half), count) for release, count in terms])
     if not whole.terms:
         return binary_pair(0.0)
+    if any(pair.mass_inf >= 1 for pair, _ in whole.terms):
+        return FinitePair((), (), 1.0, 1.0)
     return whole.single or product_pair(whole.terms)
 
 
