@@ -230,7 +230,20 @@ def test_rates_round_trip():
 def test_json_that_does_not_hold_together(change, error, message):
     data = plan(**ONE).to_dict() | change
     with pytest.raises(error, match=message):
-        Plan.from_dict(data)
+        Plan.from_json(json.dumps(data))
+
+
+def test_what_is_read_is_proven_apart():
+    true = plan(**ONE)
+    read = Plan.from_dict(true.to_dict() | {"epsilon": true.epsilon / 2})
+    assert read.epsilon == true.epsilon / 2
+    # What was read does not enter what is computed.
+    assert read.loss == true.loss
+    assert read.epsilon_at(read.steps) >= true.least_epsilon > read.epsilon
+    with pytest.raises(UnsoundConfiguration, match="changed by hand"):
+        read.proven()
+    assert Plan.from_dict(true.to_dict()).proven() == true
+    assert true.least_epsilon <= true.epsilon
 
 
 def test_json_that_is_no_plan():

@@ -81,13 +81,13 @@ def _plan_of(data: Any, subspaces: Path | None) -> tuple[Plan, str | None]:
     if not isinstance(clipping, Mapping) or not isinstance(clipping.get("subspaces"), str):
         if subspaces is not None:
             raise ValueError("the statement names no file of subspaces; leave yours out")
-        return Plan.from_dict(data, prove=False), None
+        return Plan.from_dict(data), None
     if subspaces is not None:
         known = {**clipping, "subspaces": str(subspaces)}
-        return Plan.from_dict({**data, "clipping": known}, prove=False), None
+        return Plan.from_dict({**data, "clipping": known}), None
     others = {key: value for key, value in clipping.items() if key != "sha256"}
     standing_in = {**others, "subspaces": _any_subspaces(clipping)}
-    return Plan.from_dict({**data, "clipping": standing_in}, prove=False), clipping["subspaces"]
+    return Plan.from_dict({**data, "clipping": standing_in}), clipping["subspaces"]
 
 
 def _any_subspaces(clipping: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,10 +130,10 @@ def _against_plan(data: Mapping[str, Any], plan: Plan, counted: int) -> list[str
         wrong.append(f"the model had {data['steps']} updates, of which {counted} were counted")
     if data["steps"] > plan.steps:
         wrong.append(f"the model had {data['steps']} updates, its plan has {plan.steps}")
-    promised = validate.non_negative(epsilon=data["plan"]["epsilon"])
-    least = plan.loss.epsilon_bounds(plan.delta).lower
-    if promised < least:
-        wrong.append(f"its plan promises epsilon {promised!r}, which its steps exceed: {least!r}")
+    if plan.epsilon < (least := plan.least_epsilon):
+        wrong.append(
+            f"its plan promises epsilon {plan.epsilon!r}, which its steps exceed: {least!r}"
+        )
     return wrong + _against_mixing(data, plan, counted)
 
 

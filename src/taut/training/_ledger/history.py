@@ -196,7 +196,7 @@ class RunHistory:
         if "run" in entry:
             if entry.get("schema") != SCHEMA:
                 raise ValueError(f"expected schema {SCHEMA!r}, got {entry.get('schema')!r}")
-            plan = Plan.from_dict(entry["run"])
+            plan = Plan.from_dict(entry["run"]).proven()
             name = self.id if self.segments else entry.get("id")
             return replace(self, id=name, _ahead=None).begun(
                 plan, validate.positive_integer(block=entry["block"])

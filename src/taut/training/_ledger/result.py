@@ -161,7 +161,8 @@ class TrainingResult:
         if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
             raise ValueError(f"not a training result: expected an object with schema {SCHEMA!r}")
         try:
-            plan, loss = Plan.from_dict(data["plan"]), PrivacyLoss.from_dict(data["loss"])
+            plan = Plan.from_dict(data["plan"]).proven()
+            loss = PrivacyLoss.from_dict(data["loss"])
             counted = validate.integer(counted_steps=data["counted_steps"])
             _check_loss(loss, plan, counted)
             return cls(

@@ -268,17 +268,19 @@ class Plan:
         return json.dumps(self.to_dict(), indent=2)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], *, prove: bool = True) -> Plan:
+    def from_dict(cls, data: Mapping[str, Any]) -> Plan:
         """Return the plan described by `data`, the inverse of :meth:`to_dict`.
 
+        What it promises is only read: `epsilon` is what `data` says. Call :meth:`proven` before
+        believing it, as :meth:`from_json` does; all that is computed, such as `loss` and
+        `epsilon_at`, does not depend on it.
+
         Args:
-            data: what :meth:`to_dict` wrote.
-            prove: whether a promise that the steps exceed is refused; whoever leaves that out has
-                to compare `epsilon` with `loss` before believing it.
+            data: the description that :meth:`to_dict` returned.
 
         Raises:
             ValueError: if the schema or a field is unknown, missing or malformed.
-            UnsoundConfiguration: if the promise surely does not follow from the rest.
+            UnsoundConfiguration: if sampling, clipping and mixing do not go together.
         """
         if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
             found = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
@@ -288,25 +290,44 @@ class Plan:
             plan._restore(data)
         except (KeyError, TypeError) as error:
             raise ValueError(f"malformed training plan: {error!r}") from None
-        if not prove:
-            return plan
-        true = plan.loss.epsilon_bounds(plan.delta)
-        # Mixed noise and masks have no lower bound; what is proven is the same whoever computes it.
-        least = true.lower if true.lower > 0 else true.upper / _RECOMPUTED
-        if least > plan.epsilon:
-            raise UnsoundConfiguration(
-                f"the plan states epsilon={plan.epsilon!r} at delta={plan.delta!r}, but its steps "
-                f"cost at least {least!r}; it was changed by hand"
-            )
         return plan
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """Return the plan described by JSON `text`."""
+        """Return the plan described by JSON `text`, such as that of a file, once it is proven.
+
+        Raises:
+            ValueError: if the text is no JSON, or no plan.
+            UnsoundConfiguration: if the promise surely does not follow from the rest.
+        """
         try:
-            return cls.from_dict(json.loads(text))
+            data = json.loads(text)
         except json.JSONDecodeError as error:
             raise ValueError(f"not valid JSON: {error}") from None
+        return cls.from_dict(data).proven()
+
+    @property
+    def least_epsilon(self) -> float:
+        """What the steps surely cost at `delta`: a promise below it is broken."""
+        true = self.loss.epsilon_bounds(self.delta)
+        # Mixed noise and masks have no lower bound; what is proven is the same whoever computes it.
+        return true.lower if true.lower > 0 else true.upper / _RECOMPUTED
+
+    def proven(self) -> Plan:
+        """Return the plan itself, if its steps keep what it promises.
+
+        Raises:
+            UnsoundConfiguration: if they surely do not: somebody changed the plan by hand.
+        """
+        least = self.least_epsilon
+        if least > self.epsilon:
+            raise UnsoundConfiguration(
+                f"the plan states epsilon={self.epsilon!r} at delta={self.delta!r}, but its steps "
+                f"cost at least {least!r}; it was changed by hand"
+            )
+        if not self._answers:
+            self._answers.append((self.steps, self.epsilon))
+        return self
 
     def _restore(self, data: Mapping[str, Any]) -> None:
         """Set every field from JSON, without solving again."""
@@ -319,7 +340,6 @@ class Plan:
             raise UnsoundConfiguration(
                 f"adjacency={data['adjacency']!r} does not belong to sampling {sampling.name!r}"
             )
-        epsilon = validate.non_negative(epsilon=data["epsilon"])
         size = validate.positive(batch_size=data["batch_size"])
         for expected in (rate * examples, sampling.expected_batch_size(examples)):
             if not math.isclose(size, expected, rel_tol=1e-9):
@@ -332,13 +352,13 @@ class Plan:
             rate=rate,
             steps=steps,
             epochs=steps * rate,
-            epsilon=epsilon,
+            epsilon=validate.non_negative(epsilon=data["epsilon"]),
             delta=validate.below_one(delta=data["delta"]),
             noise_multiplier=validate.positive(noise_multiplier=data["noise_multiplier"]),
             clipping=Clipping.from_dict(data["clipping"]).fitted(size),
             sampling=sampling,
             max_noise_multiplier=validate.positive(limit=data["max_noise_multiplier"]),
-            _answers=[(steps, epsilon)],
+            _answers=[],
         )
         sampling.check_clipping(self.clipping)
         self._set_mixing(mixing_of(data), self.clipping)
