@@ -3,13 +3,13 @@
 import pytest
 
 import taut
-from taut.accounting._adjacency import Half, as_adjacency, halves
+from taut.accounting._adjacency import Adjacency, Half, halves
 
 
 @pytest.mark.parametrize("relation", list(taut.Adjacency))
 def test_names_and_members_are_interchangeable(relation):
-    assert as_adjacency(str(relation)) is relation
-    assert as_adjacency(relation) is relation
+    assert Adjacency(str(relation)) is relation
+    assert Adjacency(relation) is relation
     assert taut.gaussian(1.0, adjacency=str(relation)) == taut.gaussian(1.0, adjacency=relation)
 
 
@@ -24,7 +24,7 @@ def test_names_and_members_are_interchangeable(relation):
     ],
 )
 def test_halves(relation, expected):
-    assert set(halves(as_adjacency(relation))) == expected
+    assert set(halves(Adjacency(relation))) == expected
 
 
 @pytest.mark.parametrize("wrong", ["swap", "ADD_REMOVE", "", 3, None, ["add"]])

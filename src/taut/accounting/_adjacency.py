@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Adjacency", "Half", "as_adjacency", "halves"]
+__all__ = ["Adjacency", "Half", "halves"]
 
 
 class Adjacency(StrEnum):
@@ -23,6 +23,11 @@ class Adjacency(StrEnum):
     REMOVE = "remove"
     REPLACE = "replace"
     ZERO_OUT = "zero_out"
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        names = ", ".join(repr(str(member)) for member in cls)
+        raise ValueError(f"adjacency must be one of {names}, got adjacency={value!r}")
 
 
 class Half(StrEnum):
@@ -50,12 +55,3 @@ _HALVES = {
 def halves(adjacency: Adjacency) -> tuple[Half, ...]:
     """Return the halves whose maximum is the guarantee under ``adjacency``."""
     return _HALVES[adjacency]
-
-
-def as_adjacency(value: Adjacency | str) -> Adjacency:
-    """Return the relation named by ``value``, or say which names exist."""
-    try:
-        return Adjacency(value)
-    except ValueError:
-        names = ", ".join(repr(str(member)) for member in Adjacency)
-        raise ValueError(f"adjacency must be one of {names}, got adjacency={value!r}") from None

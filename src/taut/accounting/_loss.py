@@ -13,7 +13,7 @@ import numpy as np
 from taut._base import validate
 from taut._base.floats import UP
 from taut.accounting import _serialize
-from taut.accounting._adjacency import Adjacency, Half, as_adjacency, halves
+from taut.accounting._adjacency import Adjacency, Half, halves
 from taut.accounting._answers.answer import delta_bounds, epsilon_bounds
 from taut.accounting._answers.explain import Explanation, explain
 from taut.accounting._answers.questions import (
@@ -67,7 +67,7 @@ class PrivacyLoss:
     ) -> None:
         """Collect ``terms``; the factories of the bank are the usual way to make a loss."""
         counts: Counter[Release] = Counter()
-        relation = as_adjacency(adjacency)
+        relation = Adjacency(adjacency)
         for release, count in terms:
             release.check(relation)
             counts[release] += validate.integer(count=count)
@@ -203,7 +203,7 @@ class PrivacyLoss:
         """
         size = validate.positive_integer(batch_size=batch_size)
         total = validate.positive_integer(population=population)
-        relation = as_adjacency(adjacency)
+        relation = Adjacency(adjacency)
         if self._terms and self._adjacency is not Adjacency.REPLACE:
             raise UnsoundConfiguration(
                 f"fixed_size needs a loss for adjacency='replace', got {str(self._adjacency)!r}. "

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from taut._base import validate
-from taut.accounting._adjacency import Adjacency, as_adjacency
+from taut.accounting._adjacency import Adjacency
 from taut.accounting._releases.release import Release
 
 __all__ = ["SCHEMA", "decode", "dumps", "encode", "loads"]
@@ -35,7 +35,7 @@ def decode(data: Mapping[str, Any]) -> tuple[Adjacency, list[tuple[Release, int]
         found = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
         raise ValueError(f"not a privacy loss: expected schema {SCHEMA!r}, got {found!r}")
     try:
-        adjacency = as_adjacency(data["adjacency"])
+        adjacency = Adjacency(data["adjacency"])
         terms = [
             (_decode(term["release"]), validate.integer(count=term["count"]))
             for term in data["terms"]

@@ -16,7 +16,7 @@ import numpy as np
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut.accounting._adjacency import Adjacency, as_adjacency
+from taut.accounting._adjacency import Adjacency
 from taut.accounting._budgets.allowance import (
     BUDGET_FACTOR,
     best_order,
@@ -100,7 +100,7 @@ class PrivacyFilter:
         """Convert the promise into budgets of what adds up."""
         self._epsilon = validate.non_negative(epsilon=epsilon)
         self._delta = positive_delta(delta=delta)
-        self._adjacency = as_adjacency(adjacency)
+        self._adjacency = Adjacency(adjacency)
         if kind not in ("gdp", "renyi"):
             raise ValueError(f"kind must be 'gdp' or 'renyi', got kind={kind!r}")
         self._kind = kind
@@ -285,7 +285,7 @@ class PrivacyOdometer:
         """Start at zero."""
         self._delta = positive_delta(delta=delta)
         self._orders = _checked_orders(_ODOMETER_ORDERS if orders is None else orders)
-        self._adjacency = as_adjacency(adjacency)
+        self._adjacency = Adjacency(adjacency)
         self._spent = np.zeros(self._orders.size)
         self._lock = threading.Lock()
 

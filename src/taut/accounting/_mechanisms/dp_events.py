@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
-from taut.accounting._adjacency import Adjacency, as_adjacency
+from taut.accounting._adjacency import Adjacency
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.given import finite, from_rdp, zero
 from taut.accounting._mechanisms.noise import (
@@ -41,7 +41,7 @@ def from_dp_event(event: Any, *, adjacency: Adjacency | str = "add_remove") -> P
         ImportError: if dp-accounting is not installed.
     """
     _library()
-    return _read(event, as_adjacency(adjacency))
+    return _read(event, Adjacency(adjacency))
 
 
 def to_dp_event(loss: PrivacyLoss) -> Any:

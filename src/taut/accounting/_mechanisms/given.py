@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut.accounting._adjacency import Adjacency, Half, as_adjacency
+from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._pairs.finite import FailingPair, binary_pair, finite_pair
 from taut.accounting._pairs.pair import Pair
@@ -214,7 +214,7 @@ def from_profile(
         >>> loss.epsilon(delta=1e-6)
         1.0
     """
-    relation = as_adjacency(adjacency)
+    relation = Adjacency(adjacency)
     if isinstance(profile, Mapping):
         if epsilons is not None:
             raise ValueError("epsilons are the keys of profile; give them only with a function")
@@ -283,7 +283,7 @@ def from_rdp(
         >>> round(gaussian.epsilon(delta=1e-5), 3)
         4.728
     """
-    relation = as_adjacency(adjacency)
+    relation = Adjacency(adjacency)
     if isinstance(curve, Mapping):
         if orders is not None:
             raise ValueError("orders are the keys of curve; give them only with a function")

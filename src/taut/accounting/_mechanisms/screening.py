@@ -33,7 +33,7 @@ from scipy.special import log_ndtr, ndtr
 from taut._base import validate
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR
-from taut.accounting._adjacency import Adjacency, Half, as_adjacency
+from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.noise import Gaussian
 from taut.accounting._pairs.finite import finite_pair
@@ -176,7 +176,7 @@ def noisy_vote(
         >>> noisy_vote(sigma=25).rdp(order=2) == 2 / 25**2
         True
     """
-    relation = as_adjacency(adjacency)
+    relation = Adjacency(adjacency)
     if neighbours not in ("fixed", "radius"):
         raise ValueError(f"neighbours must be 'fixed' or 'radius', got neighbours={neighbours!r}")
     two_counts = neighbours == "fixed" or relation is Adjacency.REPLACE

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from taut._base import validate
 from taut._base.rounding import round_up
 from taut.accounting import Adjacency, Bounds
-from taut.accounting._adjacency import as_adjacency
 from taut.audit._statements.stated import Stated
 
 __all__ = ["Gate", "large_delta"]
@@ -34,7 +33,7 @@ class Gate:
         return cls(
             None if max_epsilon is None else validate.non_negative(max_epsilon=max_epsilon),
             None if max_delta is None else validate.below_one(max_delta=max_delta),
-            None if adjacency is None else as_adjacency(adjacency),  # type: ignore[arg-type]
+            None if adjacency is None else Adjacency(adjacency),  # type: ignore[arg-type]
         )
 
     def refusals(self, stated: Stated, bounds: Bounds) -> Iterator[str]:

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from taut._base import validate
 from taut._base.arrays import Vector, real_numbers
 from taut.accounting import Adjacency, PrivacyLoss, discrete_gaussian, from_rdp
-from taut.accounting._adjacency import as_adjacency
 from taut.noise._exact.grid_values import MOST_STEPS
 from taut.noise._random.discrete import discrete_gaussian_noise
 from taut.noise._random.sources import RandomSource
@@ -186,7 +185,7 @@ def grid_gaussian(
     dimension = validate.positive_integer(dimension=dimension)
     step = _default_grid(sigma, sensitivity, dimension) if grid is None else _check_grid(grid)
     reach = step * MOST_STEPS if bound is None else validate.positive(bound=bound)
-    relation = as_adjacency(adjacency)
+    relation = Adjacency(adjacency)
     return GridGaussian(
         sigma, sensitivity, dimension, step, reach, bool(on_grid), relation, generator
     )

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency
-from taut.accounting._adjacency import as_adjacency
 from taut.errors import UnsoundConfiguration
 from taut.noise._fixed_point import COEFFICIENT_ERROR, coefficients, combined
 from taut.noise._sets.named_tables import NamedTable, arranged, checked_names
@@ -101,7 +100,7 @@ class SensitivitySet(ABC):
     _notes: tuple[str, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._set("adjacency", as_adjacency(self.adjacency))
+        self._set("adjacency", Adjacency(self.adjacency))
         try:
             self._set("source", Source(self.source))
         except ValueError:

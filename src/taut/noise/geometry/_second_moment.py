@@ -13,7 +13,6 @@ from taut._base import validate
 from taut._base.arrays import Matrix, Vector, real_numbers
 from taut._base.public_vectors import Provenance
 from taut.accounting import Adjacency, PrivacyLoss
-from taut.accounting._adjacency import as_adjacency
 from taut.noise._exact.grid_values import in_steps
 from taut.noise._exact.release import STANDARD_NORMAL, RoundedNoise
 from taut.noise._fixed_point import FixedPoint, second_moments
@@ -140,7 +139,7 @@ def private_second_moment(
             f"clip must lie between {1 / _LARGEST_CLIP:g} and {_LARGEST_CLIP:g}, "
             f"got clip={clip!r}; count in other units, as products of entries are released"
         )
-    relation = as_adjacency(adjacency)
+    relation = Adjacency(adjacency)
     if np.ndim(rows) != 2 or not 0 < np.shape(rows)[1] <= _MOST_COORDINATES:
         raise ValueError(
             f"rows must be a table with 1 to {_MOST_COORDINATES} columns, got shape "
