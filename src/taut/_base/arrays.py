@@ -10,12 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from taut._base.validate import WrongType
 
-__all__ = ["Matrix", "Vector", "real_numbers"]
+__all__ = ["Matrix", "Vector", "orthonormal", "real_numbers"]
 
 Vector = NDArray[np.float64]
 """Numbers in a row, or in any shape where functions work entry by entry."""
 Matrix = NDArray[np.float64]
 """One row per record or per case."""
+
+_DEFECT = {"d": 1e-6, "f": 1e-4}  # how far a basis may be from orthonormal, by its precision
 
 
 def real_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
@@ -43,6 +45,37 @@ def real_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
         f"{name} must be real numbers, got an array of the type {array.dtype}; convert it with "
         ".astype(float) if that is meant"
     )
+
+
+def orthonormal(basis: ArrayLike, dimension: int) -> Matrix:
+    """Return a basis with orthonormal columns, polished to float64, or say how far it is from one.
+
+    Raises:
+        ValueError: if the shape does not fit, or an entry of UᵀU differs from the identity by more
+            than 1e-6 (1e-4 for float32), with the measured defect.
+    """
+    columns = np.array(real_numbers(basis, "basis"))
+    if columns.ndim != 2 or columns.shape[0] != dimension or not 0 < columns.shape[1] <= dimension:
+        raise ValueError(
+            f"basis must be a matrix of {dimension} rows with at most as many columns, "
+            f"got shape {columns.shape}"
+        )
+    if not np.isfinite(columns).all():
+        raise ValueError("basis must be finite, got NaN or infinity in it")
+    identity = np.eye(columns.shape[1])
+    gram = columns.T @ columns
+    defect = float(np.abs(gram - identity).max())
+    allowed = _DEFECT.get(np.asarray(basis).dtype.char, _DEFECT["d"])
+    if defect > allowed:
+        raise ValueError(
+            f"basis must have orthonormal columns, got a defect |UᵀU - I| of {defect:.3g} where "
+            f"{allowed:g} is allowed; orthonormalise it with numpy.linalg.qr"
+        )
+    if defect > 1e-14:  # Newton's iteration for the polar factor squares the defect, twice
+        columns = columns @ (1.5 * identity - 0.5 * gram)
+        columns = columns @ (1.5 * identity - 0.5 * columns.T @ columns)
+    columns.setflags(write=False)
+    return columns
 
 
 def _is_number(entry: object) -> bool:

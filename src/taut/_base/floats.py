@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["DOWN", "RELATIVE_ERROR", "UP"]
+from taut._base.arrays import Vector
+
+__all__ = ["DOWN", "RELATIVE_ERROR", "UP", "log_expm1"]
 
 
 RELATIVE_ERROR = 8 * float(np.finfo(np.float64).eps)
@@ -25,3 +27,9 @@ UP = 1 + RELATIVE_ERROR
 
 DOWN = 1 - RELATIVE_ERROR
 """Factor that makes such a number not too large."""
+
+
+def log_expm1(x: Vector) -> Vector:
+    """Return log(exp(x) - 1) for x >= 0 without overflow or cancellation."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.where(x > 30.0, x + np.log1p(-np.exp(-x)), np.log(np.expm1(np.minimum(x, 31.0))))

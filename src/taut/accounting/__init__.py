@@ -9,7 +9,8 @@ from taut.accounting._adjacency import (
     Half,
 )
 from taut.accounting._answers.explain import Explanation
-from taut.accounting._budgets.allowance import budget_for
+from taut.accounting._answers.of_pairs import Engine
+from taut.accounting._budgets.allowance import budget_for, gaussian_mu
 from taut.accounting._budgets.calibrate import Calibration, calibrate
 from taut.accounting._budgets.filters import PrivacyFilter, PrivacyOdometer, Remaining
 from taut.accounting._budgets.individual import IndividualFilter
@@ -64,6 +65,7 @@ __all__ = [
     "Adjacency",
     "Bounds",
     "Calibration",
+    "Engine",
     "EqualComputePlan",
     "Explanation",
     "GaussianRun",
@@ -95,6 +97,7 @@ __all__ = [
     "from_profile",
     "from_rdp",
     "gaussian",
+    "gaussian_mu",
     "group_poisson",
     "laplace",
     "mixed_gaussian",

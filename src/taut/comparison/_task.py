@@ -19,10 +19,7 @@ from taut._base.public_vectors import Rows
 from taut.comparison.arms._arms import MakeOptimizer
 from taut.errors import UnsoundConfiguration
 from taut.training import public_gradients
-from taut.training._data.batches import inputs_and_targets
-from taut.training._data.per_example_loss import per_example
-from taut.training._run.refresh import refuse_private
-from taut.training._tensors.examples import apply, length
+from taut.training.extend import apply, inputs_and_targets, length, per_example, refuse_private
 
 __all__ = ["Task", "seeded"]
 

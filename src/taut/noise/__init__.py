@@ -20,7 +20,7 @@ from taut.noise._optimal.given_covariance import gaussian_with_covariance
 from taut.noise._optimal.grouped import GroupedNoise, grouped_linf
 from taut.noise._optimal.integer_laplace import IntegerLaplaceNoise, integer_laplace
 from taut.noise._optimal.laplace import optimal_laplace
-from taut.noise._optimal.masked import MaskedNoise, optimal_masked_noise
+from taut.noise._optimal.masked import MaskedBlocks, MaskedNoise, optimal_masked_noise
 from taut.noise._optimal.staircase import StaircaseNoise, staircase
 from taut.noise._random.discrete import discrete_gaussian_noise, discrete_laplace_noise
 from taut.noise._random.sources import (
@@ -56,6 +56,7 @@ __all__ = [
     "LInfBall",
     "LaplaceNoise",
     "LpIntersection",
+    "MaskedBlocks",
     "MaskedNoise",
     "NoiseMechanism",
     "NoiseOption",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut.accounting._budgets.allowance import gaussian_mu, positive_delta
+from taut.accounting import gaussian_mu
 from taut.noise._sets.sets import frozen_vector
 
 __all__ = ["Disparity", "disparity", "laplace_threshold", "majorises"]
@@ -74,8 +74,8 @@ def laplace_threshold(epsilon: float, delta: float) -> float:
         >>> round(laplace_threshold(0.5, 1e-6), 3)
         8.116
     """
-    at, level = validate.positive(epsilon=epsilon), positive_delta(delta=delta)
-    return (at / gaussian_mu(at, level)) ** 2 / 2
+    at = validate.positive(epsilon=epsilon)
+    return (at / gaussian_mu(at, delta)) ** 2 / 2
 
 
 def majorises(one: ArrayLike, other: ArrayLike) -> bool:

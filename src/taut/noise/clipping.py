@@ -15,7 +15,7 @@ import numpy.typing as npt
 from taut._base import arrays, validate
 from taut.noise._sets import projections as _clipping
 
-__all__ = ["clip_l2", "clip_l2_then_linf", "clip_linf", "clip_lp", "project_l2_linf"]
+__all__ = ["clip_l2", "clip_l2_then_linf", "clip_linf", "clip_lp", "project_l2_linf", "row_norms"]
 
 
 def clip_lp(
@@ -85,6 +85,23 @@ def project_l2_linf(
     table = _table(rows, non_finite)
     length, largest = validate.positive(radius=radius), validate.positive(bound=bound)
     return _clipping.project_l2_box(table, largest, length).reshape(np.shape(rows))
+
+
+def row_norms(rows: npt.ArrayLike, p: float) -> arrays.Vector:
+    """Return the l_p norm of every row, for 0 < p <= inf, whatever the size of its entries.
+
+    Args:
+        rows: a table with one vector per row, or a single vector.
+        p: the exponent of the norm, such as 2 or `math.inf`.
+
+    Example:
+        >>> from taut.noise.clipping import row_norms
+        >>> row_norms([[3e200, 4e200]], 2)
+        array([5.e+200])
+    """
+    if not p > 0:
+        raise ValueError(f"p must be greater than 0, got p={p!r}")
+    return _clipping.row_norms(_table(rows, "raise"), p)
 
 
 def _table(rows: npt.ArrayLike, non_finite: str) -> arrays.Matrix:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taut._base import validate
+from taut._base.run_names import checked_names
 from taut._base.spelling import did_you_mean
 from taut.errors import TautError
 from taut.runs._tables import check_key
 from taut.training import ModelMix, Plan
-from taut.training._ledger.record import checked_names
 from taut.training.extend import Clipping, Sampling
 
 __all__ = ["DataSection", "ModelSection", "PlanSection", "RunSection", "TrainingSection"]

@@ -18,6 +18,7 @@ from taut.training._clipping.refreshed import RefreshedHybridClip
 from taut.training._ledger.history import RunHistory
 from taut.training._ledger.ledger import RunLedger
 from taut.training._ledger.result import TrainingResult
+from taut.training._ledger.statement_words import TrainingWords
 from taut.training._plan.mixing import ModelMix
 from taut.training._plan.plan import Plan
 from taut.training._sampling.sampling import FixedSizeSampling, PoissonSampling
@@ -61,6 +62,7 @@ __all__ = [
     "StepEnd",
     "TensorBoardLog",
     "TrainingResult",
+    "TrainingWords",
     "TwiceSampling",
     "check_model",
     "check_sampler",

@@ -19,9 +19,12 @@ from taut.training._noise.step_noise import Draw, IndependentNoise, StepNoise
 from taut.training._sampling.sampling import Sampling
 
 if TYPE_CHECKING:
+    from taut.training._data.batches import inputs_and_targets
     from taut.training._data.loader import MicroBatch
-    from taut.training._run.refresh import Refresh
+    from taut.training._data.per_example_loss import per_example
+    from taut.training._run.refresh import Refresh, refuse_private
     from taut.training._step.private_gradient import PrivateGradient
+    from taut.training._tensors.examples import apply, length
 
 __all__ = [
     "BasisNoise",
@@ -40,14 +43,22 @@ __all__ = [
     "Sampling",
     "Segment",
     "StepNoise",
+    "apply",
+    "inputs_and_targets",
+    "length",
+    "per_example",
+    "refuse_private",
 ]
 
 surface.claim(globals())
 
 _NEED_TORCH = {
+    "taut.training._data.batches": ("inputs_and_targets",),
     "taut.training._data.loader": ("MicroBatch",),
-    "taut.training._run.refresh": ("Refresh",),
+    "taut.training._data.per_example_loss": ("per_example",),
+    "taut.training._run.refresh": ("Refresh", "refuse_private"),
     "taut.training._step.private_gradient": ("PrivateGradient",),
+    "taut.training._tensors.examples": ("apply", "length"),
 }
 
 if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist

@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import taut
-from taut.accounting import IndividualFilter, PrivacyFilter, PrivacyOdometer, budget_for
+from taut.accounting import (
+    IndividualFilter,
+    PrivacyFilter,
+    PrivacyOdometer,
+    budget_for,
+    gaussian_mu,
+)
 from taut.errors import (
     AdjacencyMismatch,
     BudgetExceeded,
@@ -470,3 +476,20 @@ def test_bad_charges_change_nothing(attempt, match):
     with pytest.raises(ValueError, match=match):
         attempt(people)
     np.testing.assert_array_equal(people.private_remaining(), np.ones(3))
+
+
+class TestGaussianMu:
+    @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-3), (1.0, 1e-5), (8.0, 1e-10)])
+    def test_is_the_largest_mu_within_the_promise(self, epsilon, delta):
+        mu = gaussian_mu(epsilon, delta)
+        assert taut.gaussian(1 / mu).delta_bounds(epsilon).lower <= delta
+        assert taut.gaussian(1 / (mu * (1 + 1e-9))).delta_bounds(epsilon).upper > delta
+
+    @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, float("nan")])
+    def test_refuses_delta_outside_the_open_interval(self, delta):
+        with pytest.raises(ValueError, match="delta"):
+            gaussian_mu(1.0, delta)
+
+    def test_refuses_negative_epsilon(self):
+        with pytest.raises(ValueError, match="epsilon"):
+            gaussian_mu(-1.0, 1e-5)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taut
+from taut._base.worst_record import vertex
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._comparisons.equal_compute import (
     equal_compute_plan,
@@ -23,7 +24,6 @@ from taut.accounting._mechanisms.coordinates import (
     coordinatewise,
     twice_sampled,
 )
-from taut.accounting._mechanisms.worst_record import vertex
 from taut.errors import UnsoundConfiguration
 
 BOTH = (Half.REMOVE, Half.ADD)

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from taut._base.worst_record import vertex
 from taut.accounting._engines.lattice_engine import LatticeEngine
-from taut.accounting._mechanisms.worst_record import vertex
 from taut.errors import InfeasibleBudget
 from taut.noise import optimal_masked_noise
 from taut.noise._optimal.masked import MaskedBlocks

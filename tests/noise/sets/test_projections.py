@@ -169,3 +169,15 @@ def test_projection_keeps_an_entry_that_fills_the_ball():
     np.testing.assert_allclose(
         project_l2_box(row, 0.03125, 0.03125), [[0.0, 0.03125, 3.125e-11]], rtol=1e-9
     )
+
+
+def test_norms_of_rows_of_any_size():
+    found = clipping.row_norms([[3e200, 4e200], [3e-200, -4e-200], [0.0, 0.0]], 2.0)
+    assert found == pytest.approx([5e200, 5e-200, 0.0], rel=1e-15)
+    assert clipping.row_norms([1.0, -2.0], math.inf) == pytest.approx([2.0])
+
+
+@pytest.mark.parametrize("p", [0.0, -1.0, math.nan])
+def test_norms_need_an_exponent(p):
+    with pytest.raises(ValueError, match="p must be greater than 0"):
+        clipping.row_norms([1.0], p)

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taut._base.arrays import orthonormal
 from taut.accounting import Adjacency
 from taut.errors import UnsoundConfiguration
 from taut.noise._sets.balls import L1Ball, L2Ball, LInfBall, LpIntersection
 from taut.noise._sets.blocks import Blocks
 from taut.noise._sets.boxes import Box
 from taut.noise._sets.finite import FiniteSet, Polytope
-from taut.noise._sets.sets import Source, orthonormal
+from taut.noise._sets.sets import Source
 
 INF = math.inf
 TURN = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 5)))[0]

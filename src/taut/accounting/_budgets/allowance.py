@@ -69,7 +69,24 @@ def budget_for(epsilon: float, delta: float, *, method: str = "gdp") -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu, rounded down, whose Gaussian loss is within (epsilon, delta)."""
+    """Return the largest mu, rounded down, whose Gaussian loss is within (epsilon, delta).
+
+    A release with l2-sensitivity s and Gaussian noise sigma has mu = s / sigma; k of them together
+    have mu times sqrt(k).
+
+    Args:
+        epsilon: the epsilon of the guarantee, at least 0.
+        delta: the delta of the guarantee, in (0, 1).
+
+    **Guarantee**: Gaussian noise with s / sigma <= mu is (epsilon, delta)-DP, by the exact profile
+    of Balle and Wang (2018, Theorem 8).
+
+    Example:
+        >>> from taut.accounting import gaussian_mu
+        >>> round(gaussian_mu(epsilon=1.0, delta=1e-5), 6)
+        0.268051
+    """
+    epsilon, delta = validate.non_negative(epsilon=epsilon), positive_delta(delta=delta)
     low, high = 0.0, 1.0
     while _gaussian_delta(high, epsilon) <= delta:
         low, high = high, 2 * high

@@ -20,8 +20,8 @@ from taut.accounting._adjacency import Half, halves
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.coordinate_blocks import TwiceSampledBlocks
 from taut.accounting._mechanisms.coordinates import Coordinatewise, TwiceSampled
+from taut.accounting._mechanisms.cumulant_tables import gaussian_cumulants
 from taut.accounting._mechanisms.noise import Gaussian
-from taut.accounting._mechanisms.worst_record import gaussian_cumulants
 from taut.accounting._releases.renyi_only import RenyiOnly
 from taut.accounting._releases.sampled import Poisson
 from taut.accounting.renyi._conversions import epsilon_from_rdp

@@ -11,18 +11,12 @@ import numpy as np
 
 from taut._base import validate
 from taut._base.arrays import Vector
+from taut._base.worst_record import OPERATIONS_FACTOR, Vertex, l2_norm, vertex
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.coordinates import cell_sampled
+from taut.accounting._mechanisms.cumulant_tables import divergences_from, table_size
 from taut.accounting._mechanisms.noise import Gaussian
-from taut.accounting._mechanisms.worst_record import (
-    OPERATIONS_FACTOR,
-    Vertex,
-    divergences_from,
-    l2_norm,
-    table_size,
-    vertex,
-)
 from taut.accounting._releases.release import Release
 from taut.accounting._releases.renyi_only import RenyiOnly
 from taut.accounting._releases.sampled import Poisson

@@ -16,9 +16,10 @@ import numpy as np
 from taut._base import validate
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR
+from taut._base.worst_record import vertex
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._mechanisms.worst_record import divergences_from, vertex
+from taut.accounting._mechanisms.cumulant_tables import divergences_from
 from taut.accounting._releases.renyi_only import RenyiOnly
 from taut.accounting.renyi._sums import poisson_cumulants
 from taut.errors import UnsoundConfiguration

@@ -16,7 +16,7 @@ from scipy.special import log_ndtr
 
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR
-from taut.accounting._mechanisms.worst_record import gaussian_cumulants
+from taut.accounting._mechanisms.cumulant_tables import gaussian_cumulants
 
 __all__ = [
     "NARROW",

@@ -18,14 +18,15 @@ import numpy as np
 from taut._base import validate
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR, UP
+from taut._base.worst_record import Vertex, vertex
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
+from taut.accounting._mechanisms.cumulant_tables import divergences_from, table_size
 from taut.accounting._mechanisms.noise import Gaussian, Laplace
 from taut.accounting._mechanisms.uniform_moments import (
     gaussian_uniform_cumulants,
     laplace_uniform_cumulants,
 )
-from taut.accounting._mechanisms.worst_record import Vertex, divergences_from, table_size, vertex
 from taut.accounting._releases.release import Release
 from taut.accounting._releases.renyi_only import RenyiOnly, divergences
 from taut.accounting._releases.sampled import Poisson

@@ -10,14 +10,13 @@ from scipy.special import gammaln
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut._base.floats import RELATIVE_ERROR, UP
+from taut._base.floats import RELATIVE_ERROR, UP, log_expm1
 from taut.accounting.renyi._curves import Curve, as_orders, checked
 from taut.accounting.renyi._sums import (
     LARGEST_ORDER,
     Orders,
     divergences,
     log1p_exp,
-    log_expm1,
     log_sums,
     rounded_up,
 )

@@ -11,14 +11,13 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut._base.floats import UP
+from taut._base.floats import UP, log_expm1
 from taut.accounting.renyi._curves import Curve, as_orders, checked
 from taut.accounting.renyi._sums import (
     LARGEST_TABLE,
     Orders,
     divergences,
     log1p_exp,
-    log_expm1,
     log_mean,
     poisson_cumulants,
 )

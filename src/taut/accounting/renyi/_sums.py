@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from taut._base.arrays import Vector
-from taut._base.floats import DOWN, RELATIVE_ERROR, UP
+from taut._base.floats import DOWN, RELATIVE_ERROR, UP, log_expm1
 
 __all__ = [
     "LARGEST_ORDER",
@@ -27,7 +27,6 @@ __all__ = [
     "divergences",
     "interpolated",
     "log1p_exp",
-    "log_expm1",
     "log_mean",
     "log_sums",
     "poisson_cumulants",
@@ -52,12 +51,6 @@ LARGEST_TABULATED = 2048
 _CACHED_TERMS = 2**17  # worked on at a time: about what a cache holds
 _LARGEST_KEPT = 2050  # largest order whose binomials are kept: some 17 MB
 _ORDER_STRIP = 32  # orders worked on at a time, so that half of the square table is never touched
-
-
-def log_expm1(x: Vector) -> Vector:
-    """Return log(exp(x) - 1) for x >= 0 without overflow or cancellation."""
-    with np.errstate(divide="ignore", over="ignore"):
-        return np.where(x > 30.0, x + np.log1p(-np.exp(-x)), np.log(np.expm1(np.minimum(x, 31.0))))
 
 
 def log1p_exp(log_excess: Vector) -> Vector:

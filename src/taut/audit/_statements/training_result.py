@@ -16,9 +16,7 @@ from taut.accounting import PrivacyLoss, gaussian
 from taut.audit._statements.keys import misspelt, not_checked, unknown
 from taut.audit._statements.stated import Stated, claimed_delta, claimed_number, read_loss
 from taut.noise.geometry import Provenance, Subspaces
-from taut.training import Plan
-from taut.training._clipping.subspace_files import to_json
-from taut.training._ledger.statement_words import TrainingWords, differences
+from taut.training import Plan, TrainingWords
 
 __all__ = ["read_result"]
 
@@ -96,7 +94,7 @@ def _any_subspaces(clipping: Mapping[str, Any]) -> dict[str, Any]:
     if not 1 <= blocks <= _MOST_BLOCKS:
         raise ValueError(f"clipping must have from 1 to {_MOST_BLOCKS} bounds, got {blocks}")
     axes = np.eye(blocks)
-    return to_json(Subspaces(axes, (1,) * blocks, np.ones(blocks), Provenance.PUBLIC))
+    return Subspaces(axes, (1,) * blocks, np.ones(blocks), Provenance.PUBLIC).to_dict()
 
 
 # --- what must agree ------------------------------------------------------------------------------
@@ -176,7 +174,7 @@ def _against_words(data: Mapping[str, Any], plan: Plan, file: str | None) -> lis
         is_secure=data["is_secure"],
         **unread,
     )
-    return differences(said, words.completed(said))
+    return words.differences(said)
 
 
 def _is_cheaper(stated: PrivacyLoss, planned: PrivacyLoss, delta: float) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector
-from taut.accounting._budgets.allowance import gaussian_mu, positive_delta
+from taut.accounting import gaussian_mu
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.noise._fitting.objectives import (
     checked_power,
@@ -148,7 +148,7 @@ def _multiplier(epsilon: float | None, delta: float | None, multiplier: float | 
             "give either epsilon and delta, or multiplier, got "
             f"epsilon={epsilon!r}, delta={delta!r}, multiplier={multiplier!r}"
         )
-    mu = gaussian_mu(validate.non_negative(epsilon=epsilon), positive_delta(delta=delta))
+    mu = gaussian_mu(epsilon, delta)
     if not mu > 1e-300:
         raise InfeasibleBudget(
             f"no Gaussian noise within floating point keeps epsilon={epsilon!r} at "

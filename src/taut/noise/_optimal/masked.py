@@ -11,8 +11,8 @@ from scipy.optimize import brentq, minimize
 
 from taut._base import validate
 from taut._base.arrays import Vector
+from taut._base.worst_record import vertex
 from taut.accounting import PrivacyLoss, calibrate, renyi, twice_sampled_blocks
-from taut.accounting._mechanisms.worst_record import vertex
 from taut.noise._optimal.masked_curve import MaskedCurve
 
 __all__ = ["MaskedBlocks", "MaskedNoise", "optimal_masked_noise"]

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.special import gammaln, xlog1py, xlogy
 
 from taut._base.arrays import Vector
-from taut.accounting._mechanisms.worst_record import Vertex
-from taut.accounting.renyi._sums import log_expm1
+from taut._base.floats import log_expm1
+from taut._base.worst_record import Vertex
 
 __all__ = ["MaskedCurve"]
 

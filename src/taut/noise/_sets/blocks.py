@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut._base.arrays import Matrix, Vector, real_numbers
+from taut._base.arrays import Matrix, Vector, orthonormal, real_numbers
 from taut.accounting import Adjacency
 from taut.noise._fixed_point import coefficients, combined, fine_axes, moderate
 from taut.noise._sets.projections import project_l2_box, resized, row_norms
@@ -22,7 +22,6 @@ from taut.noise._sets.sets import (
     Source,
     frozen_vector,
     gauges_of,
-    orthonormal,
     out_of_basis,
     refuse_thin,
     rounding_in_basis,

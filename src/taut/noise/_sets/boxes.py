@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut._base.arrays import Matrix, Vector
+from taut._base.arrays import Matrix, Vector, orthonormal
 from taut.accounting import Adjacency
 from taut.noise._fixed_point import fine_axes, moderate
 from taut.noise._sets.named_tables import checked_names
@@ -25,7 +25,6 @@ from taut.noise._sets.sets import (
     frozen_vector,
     gauges_of,
     in_basis,
-    orthonormal,
     out_of_basis,
     refuse_thin,
     rounding_in_basis,

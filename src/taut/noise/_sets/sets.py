@@ -30,7 +30,6 @@ __all__ = [
     "frozen_vector",
     "gauges_of",
     "in_basis",
-    "orthonormal",
     "out_of_basis",
     "refuse_thin",
     "rounding_in_basis",
@@ -39,7 +38,6 @@ __all__ = [
 _GAUGE_ERROR = 1e-12  # relative, of a norm: how far a row that was just clipped may seem outside
 SMALLEST_IN_BASIS = 1e-12
 """Relative to the longest vector: what is narrower is lost in a change of basis."""
-_DEFECT = {"d": 1e-6, "f": 1e-4}  # how far a basis may be from orthonormal, by its precision
 
 
 class Source(StrEnum):
@@ -276,37 +274,6 @@ class SensitivitySet(ABC):
             rows[left] = rows[left] * rows.dtype.type(1 - shrink) if shrink < 1 else 0.0
             shrink *= 2
         return rows
-
-
-def orthonormal(basis: ArrayLike, dimension: int) -> Matrix:
-    """Return a basis with orthonormal columns, polished to float64, or say how far it is from one.
-
-    Raises:
-        ValueError: if the shape does not fit, or an entry of UᵀU differs from the identity by more
-            than 1e-6 (1e-4 for float32), with the measured defect.
-    """
-    columns = np.array(real_numbers(basis, "basis"))
-    if columns.ndim != 2 or columns.shape[0] != dimension or not 0 < columns.shape[1] <= dimension:
-        raise ValueError(
-            f"basis must be a matrix of {dimension} rows with at most as many columns, "
-            f"got shape {columns.shape}"
-        )
-    if not np.isfinite(columns).all():
-        raise ValueError("basis must be finite, got NaN or infinity in it")
-    identity = np.eye(columns.shape[1])
-    gram = columns.T @ columns
-    defect = float(np.abs(gram - identity).max())
-    allowed = _DEFECT.get(np.asarray(basis).dtype.char, _DEFECT["d"])
-    if defect > allowed:
-        raise ValueError(
-            f"basis must have orthonormal columns, got a defect |UᵀU - I| of {defect:.3g} where "
-            f"{allowed:g} is allowed; orthonormalise it with numpy.linalg.qr"
-        )
-    if defect > 1e-14:  # Newton's iteration for the polar factor squares the defect, twice
-        columns = columns @ (1.5 * identity - 0.5 * gram)
-        columns = columns @ (1.5 * identity - 0.5 * columns.T @ columns)
-    columns.setflags(write=False)
-    return columns
 
 
 def gauges_of(lengths: Matrix, bounds: Vector, rounding: float) -> Matrix:

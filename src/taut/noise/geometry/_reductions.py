@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from taut._base import validate
-from taut._base.arrays import Matrix, Vector
+from taut._base.arrays import Matrix, Vector, orthonormal
 from taut._base.public_vectors import Provenance, Rows, portions, public_rows
 from taut.noise._sets.projections import as_table
-from taut.noise._sets.sets import orthonormal
 
 __all__ = ["low_rank_project", "mean_magnitudes", "top_beta_mask", "top_beta_sparsify"]
 

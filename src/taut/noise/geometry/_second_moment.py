@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut._base.arrays import Matrix, Vector, real_numbers
+from taut._base.arrays import Matrix, Vector, orthonormal, real_numbers
 from taut._base.public_vectors import Provenance
 from taut.accounting import Adjacency, PrivacyLoss
 from taut.noise._exact.grid_values import in_steps
@@ -20,7 +20,7 @@ from taut.noise._mechanisms.gaussian import GaussianNoise
 from taut.noise._optimal.gaussian import optimal_gaussian
 from taut.noise._random.sources import RandomSource, default_generator
 from taut.noise._sets.balls import L2Ball
-from taut.noise._sets.sets import Source, orthonormal
+from taut.noise._sets.sets import Source
 from taut.noise.geometry._subspaces import Subspaces, with_complement
 
 __all__ = ["PrivateSecondMoment", "private_second_moment"]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut._base.arrays import Matrix, Vector
+from taut._base.arrays import Matrix, Vector, orthonormal
 from taut._base.public_vectors import Provenance, Rows, as_provenance, public_rows
 from taut.noise._sets.blocks import Blocks
-from taut.noise._sets.sets import orthonormal
 
 __all__ = ["Subspaces", "public_subspaces"]
 
@@ -64,6 +64,17 @@ class Subspaces:
             cap: a bound on the l2 norm of the whole.
         """
         return Blocks(self.ranks, l2, linf=linf, cap=cap, basis=self.basis)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the subspaces ready for JSON; the bytes of the basis are in base 64."""
+        data = np.ascontiguousarray(self.basis, dtype="<f8").tobytes()
+        return {
+            "ranks": list(self.ranks),
+            "columns": self.basis.shape[1],
+            "basis": base64.b64encode(data).decode("ascii"),
+            "singular_values": [float(value) for value in self.singular_values],
+            "provenance": str(self.provenance),
+        }
 
     def rotated(self, seed: int = 0) -> Subspaces:
         """Return the same subspaces with a random basis in every one, from a seed that is public.

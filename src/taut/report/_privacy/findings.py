@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from taut.accounting import Adjacency, Bounds, Explanation, PrivacyLoss, group_poisson
-from taut.accounting._answers.of_pairs import Engine
+from taut.accounting import Adjacency, Bounds, Engine, Explanation, PrivacyLoss, group_poisson
 from taut.errors import UnsoundConfiguration
 from taut.report._privacy.evidence import Evidence
 

@@ -14,7 +14,7 @@ from taut._base.arrays import Vector
 from taut._base.public_vectors import Rows, portions
 from taut.errors import UnsoundConfiguration
 from taut.noise import L2Ball
-from taut.noise._sets.projections import row_norms
+from taut.noise.clipping import row_norms
 from taut.noise.geometry import Provenance, Subspaces, public_subspaces
 from taut.training._clipping.clipping import RowClipping
 from taut.training._clipping.hybrid import HybridClip

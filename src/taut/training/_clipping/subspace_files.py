@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from taut._base.arrays import orthonormal
 from taut._base.plain_arrays import read_arrays
 from taut._base.public_vectors import as_provenance
-from taut.noise._sets.sets import orthonormal
 from taut.noise.geometry import Subspaces
 
 __all__ = ["from_json", "read_subspaces", "to_json", "write_subspaces"]
@@ -54,14 +54,7 @@ def to_json(spaces: Subspaces) -> dict[str, Any]:
             f"subspaces of {spaces.basis.nbytes / 1e6:.0f} MB are too large for JSON; write them "
             "to a file first: clipping = clipping.saved('subspaces.npz')"
         )
-    data = np.ascontiguousarray(spaces.basis, dtype="<f8").tobytes()
-    return {
-        "ranks": list(spaces.ranks),
-        "columns": spaces.basis.shape[1],
-        "basis": base64.b64encode(data).decode("ascii"),
-        "singular_values": [float(value) for value in spaces.singular_values],
-        "provenance": str(spaces.provenance),
-    }
+    return spaces.to_dict()
 
 
 def from_json(data: Mapping[str, Any]) -> Subspaces:

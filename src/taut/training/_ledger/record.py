@@ -12,10 +12,9 @@ from typing import Any, Self
 import numpy as np
 
 import taut
+from taut._base.run_names import RUN_NAMES, checked_names
 
 __all__ = ["RunRecord"]
-
-_NAMES = ("title", "owner", "dataset")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +51,7 @@ class RunRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `result.json` holds of it; names that were not given are left out."""
-        named = {name: getattr(self, name) for name in _NAMES}
+        named = {name: getattr(self, name) for name in RUN_NAMES}
         return {
             "versions": dict(self.versions),
             "finished": self.finished,
@@ -75,20 +74,5 @@ class RunRecord:
             raise ValueError(f"versions must name a version for each package, got {versions!r}")
         if not isinstance(finished, str):
             raise ValueError(f"finished must be a date and time as text, got {finished!r}")
-        names = {name: data[name] for name in _NAMES if name in data}
+        names = {name: data[name] for name in RUN_NAMES if name in data}
         return cls(versions=dict(versions), finished=finished, **checked_names(names))
-
-
-def checked_names(names: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return title, owner and dataset of a run.
-
-    Raises:
-        ValueError: for another name, or a value that is not a line of text.
-    """
-    for name, value in names.items():
-        if name not in _NAMES:
-            raise ValueError(f"a run has the names {', '.join(_NAMES)}, got {name!r}")
-        is_line = isinstance(value, str) and value.strip() and value.isprintable()
-        if value is not None and not is_line:
-            raise ValueError(f"{name} must be a line of text, got {name}={value!r}")
-    return dict(names)

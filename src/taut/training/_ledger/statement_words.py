@@ -19,7 +19,7 @@ from taut._base.rounding import round_down, round_up
 if TYPE_CHECKING:
     from taut.training._plan.plan import Plan
 
-__all__ = ["TrainingWords", "differences"]
+__all__ = ["TrainingWords"]
 
 _BEFORE_CLIPPING = "gradients of examples clipped by "
 _AFTER_CLIPPING = ", Gaussian noise of multiplier "
@@ -138,19 +138,23 @@ class TrainingWords:
         after = said.partition(_BEFORE_CLIPPING)[2]
         return replace(self, clipping=after.partition(_AFTER_CLIPPING)[0])
 
+    def differences(self, said: str) -> list[str]:
+        """Return where a text is not these words, in either wording; empty if it is.
 
-def differences(said: str, words: TrainingWords) -> list[str]:
-    """Return where a text is not the words that numbers give, in either wording; empty if it is.
+        Args:
+            said: the text of a statement. The name of a clipping that is not known is taken from
+                it.
 
-    **Guarantee**: texts that pass are equal, character by character, but for numbers of
-    comparisons with other runs, which agree to 1e-3, the tolerance they are computed to.
-    """
-    found, wordings = said.split(" "), (words, replace(words, wording=1))
-    if any(_is_said(found, wording) for wording in wordings):
-        return []
-    if len(said) > _LONGEST_COMPARED:
-        return [f"its words are {len(said)} characters, those of its numbers {len(str(words))}"]
-    return _named(found, str(words).split(" "))
+        **Guarantee**: texts that pass are equal, character by character, but for numbers of
+        comparisons with other runs, which agree to 1e-3, the tolerance they are computed to.
+        """
+        words = self.completed(said)
+        found, wordings = said.split(" "), (words, replace(words, wording=1))
+        if any(_is_said(found, wording) for wording in wordings):
+            return []
+        if len(said) > _LONGEST_COMPARED:
+            return [f"its words are {len(said)} characters, those of its numbers {len(str(words))}"]
+        return _named(found, str(words).split(" "))
 
 
 def _is_said(found: Sequence[str], words: TrainingWords) -> bool:

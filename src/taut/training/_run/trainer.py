@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from taut._base import validate
+from taut._base.run_names import checked_names
 from taut.errors import BudgetExceeded
 from taut.noise import RandomSource
 from taut.training._data.augmentation import Augment, Augmentation, examples_within
@@ -23,7 +24,7 @@ from taut.training._data.loader import MicroBatch, PrivateLoader
 from taut.training._data.recognised_loss import recognised
 from taut.training._gradients.tape import Backend
 from taut.training._ledger.ledger import RunLedger
-from taut.training._ledger.record import RunRecord, checked_names
+from taut.training._ledger.record import RunRecord
 from taut.training._ledger.result import TrainingResult
 from taut.training._noise.generators import split
 from taut.training._plan.plan import Plan

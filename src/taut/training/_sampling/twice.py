@@ -21,7 +21,7 @@ from taut.accounting import (
     twice_sampled_blocks,
 )
 from taut.errors import UnsoundConfiguration
-from taut.noise._optimal.masked import MaskedBlocks
+from taut.noise import MaskedBlocks
 from taut.training._sampling.masks import dyadic_rate
 from taut.training._sampling.sampling import PoissonSampling
 

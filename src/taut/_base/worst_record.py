@@ -1,26 +1,13 @@
-"""The record that is hardest to hide under two clipping bounds, and curves from its moments."""
+"""The record that is hardest to hide under two clipping bounds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
+from taut._base.floats import RELATIVE_ERROR
 
-from taut._base.arrays import Vector
-from taut._base.floats import RELATIVE_ERROR, UP
-from taut.accounting.renyi._sums import LARGEST_TABULATED, Orders, interpolated
-
-__all__ = [
-    "OPERATIONS_FACTOR",
-    "Vertex",
-    "divergences_from",
-    "gaussian_cumulants",
-    "l2_norm",
-    "table_size",
-    "vertex",
-]
+__all__ = ["OPERATIONS_FACTOR", "Vertex", "l2_norm", "vertex"]
 
 OPERATIONS_FACTOR = 1 + 4 * RELATIVE_ERROR
 """Factor that covers sixty-four roundings by half a unit, more than any formula here has."""
@@ -28,8 +15,6 @@ OPERATIONS_FACTOR = 1 + 4 * RELATIVE_ERROR
 # Of the clipping bound: without a dimension, smaller bounds on coordinates count as this one. That
 # enlarges the vertex, so it is sound, and limits the number of its coordinates to a float.
 _FINEST_SHARE = 1e-9
-
-_LEAST_HALF_SQUARE = 1e-290  # a squared shift below would underflow before it is multiplied
 
 
 class Vertex(NamedTuple):
@@ -69,34 +54,3 @@ def vertex(clip: float, clip_inf: float, dimension: int | None, p: float) -> Ver
 def l2_norm(at: Vertex, clip: float) -> float:
     """Return the l2-norm of a vertex, rounded up; for p <= 2 it is at most the l_p-bound."""
     return min(math.hypot(math.sqrt(at.full) * at.large, at.rest) * OPERATIONS_FACTOR, clip)
-
-
-def gaussian_cumulants(shift: float, largest: int) -> Vector:
-    """Return the cumulants a (a - 1) shift^2 / 2 of Gaussian noise at orders 0 to ``largest``."""
-    a = np.arange(largest + 1.0)
-    if shift == 0:
-        return np.zeros_like(a)
-    with np.errstate(over="ignore", invalid="ignore"):
-        half_square = np.maximum(np.float64(shift) ** 2 / 2 * OPERATIONS_FACTOR, _LEAST_HALF_SQUARE)
-        return np.where(a > 1, a * (a - 1) * half_square * OPERATIONS_FACTOR, 0.0)
-
-
-def table_size(largest: int) -> int:
-    """Return an order of at least ``largest`` + 1, one of few, so that tables can be kept."""
-    return max(64, 1 << (largest - 1).bit_length()) + 1
-
-
-def divergences_from(table: Callable[[int], Vector], orders: Vector) -> Vector:
-    """Return divergences at real orders from a table of cumulants, infinite beyond its limit.
-
-    Args:
-        table: maps n to bounds on the cumulants at orders 0, 1, ..., n, or more; the one at order
-            2 must hold for both orders of the pair.
-        orders: real orders above one, shape (m,).
-    """
-
-    def at(integers: Orders) -> Vector:
-        return table(int(integers[-1]))[integers]
-
-    cumulants = interpolated(orders, at, both=True, largest=LARGEST_TABULATED)
-    return cumulants / (orders - 1) * UP
