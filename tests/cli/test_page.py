@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from markdown_blocks import console_commands, lines
+from documentation.markdown_blocks import console_commands, lines
 from typer.testing import CliRunner
 
 from taut.cli._app import app

@@ -12,7 +12,9 @@ import pytest
 
 import taut
 
-CHECKS = json.loads((Path(__file__).parent / "accounting.json").read_text(encoding="utf-8"))
+CHECKS = json.loads(
+    (Path(__file__).parent / "values" / "accounting.json").read_text(encoding="utf-8")
+)
 
 
 def make(check):

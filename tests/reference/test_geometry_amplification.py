@@ -18,7 +18,7 @@ from taut.accounting._comparisons.equal_compute import sampled_mean_error
 from taut.accounting._mechanisms import coordinates as _coordinates
 from taut.accounting.renyi._conversions import epsilon_from_rdp
 
-PATH = Path(__file__).parent / "geometry_amplification.json"
+PATH = Path(__file__).parent / "values" / "geometry_amplification.json"
 CHECKS = json.loads(PATH.read_text(encoding="utf-8"))
 
 

@@ -13,7 +13,9 @@ from taut.noise.clipping import clip_l2_then_linf, project_l2_linf
 from taut.noise.geometry import private_second_moment
 from taut.noise.geometry._one_step import sampling_variance
 
-CHECKS = json.loads((Path(__file__).parent / "geometry_vectors.json").read_text(encoding="utf-8"))
+CHECKS = json.loads(
+    (Path(__file__).parent / "values" / "geometry_vectors.json").read_text(encoding="utf-8")
+)
 MEAN = next(check for check in CHECKS if check["id"] == "geo-27-mse")
 
 

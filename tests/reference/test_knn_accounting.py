@@ -12,7 +12,9 @@ import taut
 from taut.accounting import budget_for, noisy_screening, noisy_vote, screening_rdp
 from taut.accounting._comparisons.data_dependent import data_dependent_gnmax
 
-TABLE = json.loads((Path(__file__).parent / "knn_accounting.json").read_text(encoding="utf-8"))
+TABLE = json.loads(
+    (Path(__file__).parent / "values" / "knn_accounting.json").read_text(encoding="utf-8")
+)
 CHECKS = {check["id"]: check for check in TABLE}
 
 

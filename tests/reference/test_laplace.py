@@ -18,7 +18,8 @@ from taut.noise import (
     staircase,
 )
 
-CHECKS = json.loads((Path(__file__).parent / "laplace.json").read_text(encoding="utf-8"))
+VALUES = Path(__file__).parent / "values"
+CHECKS = json.loads((VALUES / "laplace.json").read_text(encoding="utf-8"))
 PROFILES = {
     "linear": lambda k: np.arange(1.0, k + 1),
     "quadratic": lambda k: np.arange(1.0, k + 1) ** 2,

@@ -11,7 +11,9 @@ from scipy.stats import binom, hypergeom
 import taut
 from taut.accounting._mechanisms.mixture import group_poisson, mixture_of_gaussians
 
-TABLE = json.loads((Path(__file__).parent / "mmcc_mixtures.json").read_text(encoding="utf-8"))
+TABLE = json.loads(
+    (Path(__file__).parent / "values" / "mmcc_mixtures.json").read_text(encoding="utf-8")
+)
 CHECKS = {check["id"]: check for check in TABLE}
 
 

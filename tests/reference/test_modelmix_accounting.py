@@ -21,7 +21,7 @@ from taut.accounting._mechanisms.uniform_moments import (
 from taut.accounting._mechanisms.uniform_noise import mixed_gaussian
 from taut.accounting.renyi._conversions import epsilon_from_rdp
 
-PATH = Path(__file__).parent / "modelmix_accounting.json"
+PATH = Path(__file__).parent / "values" / "modelmix_accounting.json"
 CHECKS = json.loads(PATH.read_text(encoding="utf-8"))
 
 

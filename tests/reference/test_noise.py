@@ -12,7 +12,8 @@ from taut.noise._sets.balls import L2Ball, LpIntersection
 from taut.noise._sets.blocks import Blocks
 from taut.noise._sets.boxes import Box
 
-CHECKS = json.loads((Path(__file__).parent / "noise.json").read_text(encoding="utf-8"))
+VALUES = Path(__file__).parent / "values"
+CHECKS = json.loads((VALUES / "noise.json").read_text(encoding="utf-8"))
 PROFILES = {"linear": np.arange(1.0, 21), "quadratic": np.arange(1.0, 21) ** 2}
 PROFILES["exponential"] = np.exp(PROFILES["linear"])
 

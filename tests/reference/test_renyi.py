@@ -9,7 +9,8 @@ import pytest
 
 from taut import renyi
 
-CHECKS = json.loads((Path(__file__).parent / "renyi.json").read_text(encoding="utf-8"))
+VALUES = Path(__file__).parent / "values"
+CHECKS = json.loads((VALUES / "renyi.json").read_text(encoding="utf-8"))
 
 
 def poisson_outputs(without, with_it):

@@ -37,7 +37,7 @@ def plan(**changes):
     ],
 )
 def test_all_three_questions_meet_the_reference_values(noise, steps, delta, epsilon):
-    """The values are contour integrals in 30 digits, see tests/reference/accounting.json."""
+    """The values are contour integrals in 30 digits, see tests/reference/values/accounting.json."""
     found = plan(steps=steps, noise_multiplier=noise, delta=delta)
     assert epsilon * (1 - 1e-5) <= found.epsilon <= epsilon * 1.0011
     found = plan(steps=steps, epsilon=epsilon, delta=delta)

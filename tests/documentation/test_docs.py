@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from markdown_blocks import check_python_blocks
+from documentation.markdown_blocks import check_python_blocks
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize(

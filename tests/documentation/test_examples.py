@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_demo_ends_with_a_promise_and_a_report(tmp_path, capsys):

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from markdown_blocks import check_python_blocks, console_commands, lines
+from documentation.markdown_blocks import check_python_blocks, console_commands, lines
 
-README = Path(__file__).parents[1] / "README.md"
+README = Path(__file__).parents[2] / "README.md"
 RESULTS = README.parent / "docs" / "results.md"
 
 
