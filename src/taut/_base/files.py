@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
-__all__ = ["write_atomically"]
+__all__ = ["lock", "write_atomically"]
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -26,3 +27,27 @@ def _move(temporary: Path, path: Path) -> None:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def lock(file: int) -> bool:
+        """Return whether this process now has the open file to itself, until it ends."""
+        os.lseek(file, 1 << 62, os.SEEK_SET)  # beyond the text, which others may read
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def lock(file: int) -> bool:
+        """Return whether this process now has the open file to itself, until it ends."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

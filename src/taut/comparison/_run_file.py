@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from taut._base.file_lock import lock
+from taut._base.files import lock
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["Run", "RunFile"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from taut._base.file_lock import lock
+from taut._base.files import lock
 from taut.training import Plan
 
 __all__ = ["begun", "check_files", "check_new", "check_trained_weights", "plan_in"]

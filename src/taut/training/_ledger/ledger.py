@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from taut._base import validate
-from taut._base.file_lock import lock
+from taut._base.files import lock
 from taut.accounting import PrivacyLoss
 from taut.errors import BudgetExceeded, RunInUse, UnsoundConfiguration
 from taut.training._ledger.history import SCHEMA, RunHistory
