@@ -766,3 +766,119 @@ def test_floor_is_attained_by_an_attack():
         if p > delta:
             best = max(best, math.log((p - delta) / q))
     assert shuffled_floor(sigma, batches, 1.0, delta) == pytest.approx(best, rel=0.02)
+
+
+# --- what stands beside a claim -------------------------------------------------------------------
+
+ANOTHER_CLAIM = "epsilon = 0.1 at delta = 1e-9"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("title", ANOTHER_CLAIM),
+        ("owner", ANOTHER_CLAIM),
+        ("dataset", ANOTHER_CLAIM),
+        ("directory", ANOTHER_CLAIM),
+        ("held_out", {"epsilon": 0.1}),
+        ("versions", {"taut": ANOTHER_CLAIM}),
+        ("versions", {"epsilon": "0.1"}),
+        ("versions", ANOTHER_CLAIM),
+        ("finished", ANOTHER_CLAIM),
+    ],
+)
+def test_free_text_on_record_is_named(key, value):
+    found = verify_statement(result().to_dict() | {key: value})
+    assert found.findings == (f"on record, not checked, and no part of the claim: {key!r}",)
+
+
+@pytest.mark.parametrize("statement", ["result", "loss", "description"])
+def test_nothing_stands_beside_the_bounds_of_epsilon(statement):
+    data = {
+        "result": result().to_dict(),
+        "loss": {"epsilon": {"upper": 1.84}, "delta": 1e-5, "loss": POISSON.to_dict()},
+        "description": RUN | {"epsilon": {"upper": 1.84}},
+    }[statement]
+    data["epsilon"] = data["epsilon"] | {"certified": 0.1}
+    found = verify_statement(data)
+    assert found.verdict is Verdict.NOT_CERTIFIED
+    assert "its epsilon has the unknown key 'certified', which was not checked" in found.findings
+
+
+@pytest.mark.parametrize(
+    "claim", [RUN, {"delta": 1e-5, "loss": POISSON.to_dict()}], ids=["description", "loss"]
+)
+def test_a_lower_bound_above_the_truth_is_wrong(claim):
+    for lower, verdict in ((1.8, Verdict.CERTIFIED), (1.83, Verdict.WRONG)):
+        found = verify_statement(claim | {"epsilon": {"lower": lower, "upper": 1.84}})
+        assert found.verdict is verdict
+    with pytest.raises(ValueError, match=r"epsilon\.lower must be a real number"):
+        verify_statement(claim | {"epsilon": {"lower": "0.1", "upper": 1.84}})
+
+
+FIXED = 10 * taut.gaussian(4.0, 2.0, adjacency="replace").fixed_size(100, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("loss", "beside", "finding"),
+    [
+        (POISSON, {"sigma": 100.0}, "it says sigma 100.0, which its loss does not have"),
+        (POISSON, {"sampler": {"name": "poisson", "rate": 1e-4}}, "its sampler has rate 0.0001"),
+        (
+            POISSON,
+            {"sampler": {"name": "poisson", "batch_size": 1, "examples": 10_000}},
+            "its sampler has batch_size / examples 0.0001",
+        ),
+        (
+            FIXED,
+            {"sampler": {"name": "fixed_size", "batch_size": 1_000, "examples": 10_000}},
+            "its sampler has examples 10000",
+        ),
+        (POISSON, {"sampler": {"name": "poisson", "secrecy": 1}}, "its sampler has 'secrecy'"),
+    ],
+)
+def test_noise_and_sizes_beside_a_loss_are_its_own(loss, beside, finding):
+    claim = {"epsilon": 50.0, "delta": 1e-5, "loss": loss.to_dict()}
+    own = {
+        POISSON: {"sigma": 1.0, "sampler": {"name": "poisson", "batch_size": 3, "examples": 300}},
+        FIXED: {"sampler": {"name": "fixed_size", "batch_size": 100, "examples": 1_000}},
+    }[loss]
+    assert verify_statement(claim | own).holds
+    found = verify_statement(claim | beside)
+    assert found.verdict is Verdict.WRONG
+    assert any(text.startswith(finding) for text in found.findings)
+
+
+def test_words_that_a_loss_says_nothing_about_are_named():
+    claim = {"epsilon": 4.38, "delta": 1e-5, "loss": taut.gaussian(1.0).to_dict()}
+    for known in ({"taut": "0.2.0.dev1"}, {"sampler": "none"}, {"sampler": "gaussian"}):
+        assert verify_statement(claim | known).findings == ()
+    for key in ("taut", "sampler"):
+        found = verify_statement(claim | {key: ANOTHER_CLAIM})
+        assert len(found.findings) == 1
+        assert found.findings[0].startswith(f"not checked: {key!r}")
+
+
+def test_examples_of_a_sampler_limit_delta():
+    sampler = {"name": "poisson", "batch_size": 100, "examples": 10_000}
+    claim = {"epsilon": 1.84, "delta": 1e-3, "loss": POISSON.to_dict()}
+    assert not any("not small" in text for text in verify_statement(claim).findings)
+    found = verify_statement(claim | {"sampler": sampler})
+    assert any("1 / (10000 records)" in text for text in found.findings)
+
+
+def test_a_promise_of_a_plan_without_a_lower_bound_is_not_taken_on_trust():
+    data = json.loads((STATEMENTS / "mixed.json").read_text())
+    assert verify_statement(data).findings == ()
+    data["plan"]["epsilon"] = 0.0
+    found = verify_statement(data)
+    assert found.verdict is Verdict.NOT_CERTIFIED
+    assert found.findings[0].startswith("its plan promises epsilon 0.0;")
+
+
+def test_nothing_is_hidden_among_subspaces():
+    data = json.loads((STATEMENTS / "hybrid.json").read_text())
+    data["plan"]["clipping"]["subspaces"]["remark"] = ANOTHER_CLAIM
+    found = verify_statement(data)
+    assert found.verdict is Verdict.NOT_CERTIFIED
+    assert found.findings == ("its basis has the unknown key 'remark', which was not checked",)

@@ -13,7 +13,13 @@ from scipy.special import log_ndtr
 from taut._base import validate
 from taut.accounting import Adjacency, GaussianRun, PrivacyLoss, Sampler
 from taut.audit._statements.keys import free_words, nearest
-from taut.audit._statements.stated import Stated, claimed_delta, claimed_number
+from taut.audit._statements.stated import (
+    Stated,
+    beside_bounds,
+    claimed_delta,
+    claimed_lower,
+    claimed_number,
+)
 
 __all__ = ["read_described", "shuffled_floor"]
 
@@ -63,13 +69,14 @@ def read_described(data: Mapping[str, Any]) -> Stated:
     return Stated(
         epsilon=claimed_number(data, "epsilon"),
         delta=delta,
+        lower=claimed_lower(data),
         loss=run.loss(sigma, adjacency),
         sampler=sampler.value,
         records=validate.positive_integer(examples=data["examples"])
         if "examples" in data
         else None,
         floor=_floor(run, sigma, adjacency, delta) if sampler is Sampler.SHUFFLE else None,
-        doubts=(*_without_theorem(sampler, adjacency), *free_words(data)),
+        doubts=(*_without_theorem(sampler, adjacency), *beside_bounds(data), *free_words(data)),
         others=_others(run, sigma, adjacency),
     )
 

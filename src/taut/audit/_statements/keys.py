@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from taut._base import spelling
 
-__all__ = ["free_words", "misspelt", "nearest", "not_checked", "unknown"]
+__all__ = ["free_words", "misspelt", "nearest", "not_checked", "odd_versions", "unknown"]
 
 _LIKE = 0.8  # a share of letters in common: "adjacancy" is meant to be "adjacency", "unit" nothing
+_PACKAGES = ("taut", "python", "torch", "numpy")
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*[a-z0-9.+-]{0,40}", re.ASCII)
 
 
 def nearest(key: object, known: Iterable[str]) -> str | None:
@@ -42,6 +45,18 @@ def not_checked(data: Mapping[str, Any], known: Sequence[str]) -> tuple[str, ...
     """Return a sentence with the keys that no check has looked at, if there are any."""
     others = [repr(k) for k in data if k not in known and nearest(k, known) is None]
     return (f"not checked: {', '.join(others)}",) if others else ()
+
+
+def odd_versions(versions: Any) -> bool:
+    """Say whether something else than versions of the packages that taut records is in their place.
+
+    Whatever else stands there is text of whoever wrote the file, and may claim anything.
+    """
+    named = versions if isinstance(versions, Mapping) else {"taut": versions}
+    return not all(
+        name in _PACKAGES and isinstance(version, str) and _VERSION.fullmatch(version)
+        for name, version in named.items()
+    )
 
 
 def free_words(data: Mapping[str, Any]) -> list[str]:

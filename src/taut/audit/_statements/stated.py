@@ -12,7 +12,15 @@ from taut._base.json_numbers import INFINITY
 from taut.accounting import PrivacyLoss
 from taut.audit._statements.keys import unknown
 
-__all__ = ["MOST_RELEASES", "Stated", "claimed_delta", "claimed_number", "read_loss"]
+__all__ = [
+    "MOST_RELEASES",
+    "Stated",
+    "beside_bounds",
+    "claimed_delta",
+    "claimed_lower",
+    "claimed_number",
+    "read_loss",
+]
 
 MOST_RELEASES = 250
 """Distinct releases of a loss that is recomputed: some seconds, where 3,000 took a minute."""
@@ -26,6 +34,7 @@ class Stated:
     Attributes:
         epsilon: the one that is claimed.
         delta: of the claim.
+        lower: the lower bound on epsilon that is claimed beside it; 0 without.
         loss: whose epsilon the claim must not be below.
         sampler: how batches were drawn, as the statement calls it; empty if it says nothing.
         records: how many there are, if the statement says so.
@@ -40,6 +49,7 @@ class Stated:
     epsilon: float
     delta: float
     loss: PrivacyLoss
+    lower: float = 0.0
     sampler: str = ""
     records: int | None = None
     floor: float | None = None
@@ -63,6 +73,23 @@ def claimed_number(data: Mapping[str, Any], key: str) -> float:
     if value == INFINITY:
         return math.inf
     return validate.non_negative(**{key: value})
+
+
+def claimed_lower(data: Mapping[str, Any]) -> float:
+    """Return the lower bound on epsilon that is claimed beside the upper one; 0 without.
+
+    Raises:
+        ValueError: if it is no number.
+    """
+    bounds = data.get("epsilon")
+    if not isinstance(bounds, Mapping) or "lower" not in bounds:
+        return 0.0
+    return claimed_number({"epsilon.lower": bounds["lower"]}, "epsilon.lower")
+
+
+def beside_bounds(data: Mapping[str, Any]) -> list[str]:
+    """Return a doubt for whatever else an epsilon of two bounds holds."""
+    return unknown(data.get("epsilon"), ("lower", "upper"), "its epsilon")
 
 
 def claimed_delta(data: Mapping[str, Any]) -> float:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from taut._base import validate
 from taut._base.rounding import round_up
-from taut.accounting import Adjacency, PrivacyLoss, Sampler, samplers_of
+from taut.accounting import Adjacency, PrivacyLoss
 from taut.audit._statements.described_run import read_described
-from taut.audit._statements.keys import free_words, misspelt, not_checked
-from taut.audit._statements.stated import Stated, claimed_delta, claimed_number, read_loss
+from taut.audit._statements.keys import free_words, misspelt, not_checked, odd_versions
+from taut.audit._statements.sampler_of_loss import against_sampler, is_silent, values_of
+from taut.audit._statements.stated import (
+    Stated,
+    beside_bounds,
+    claimed_delta,
+    claimed_lower,
+    claimed_number,
+    read_loss,
+)
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["read_statement"]
@@ -74,39 +83,39 @@ def _of_loss(data: Mapping[str, Any], described: Any, asked: Adjacency | None) -
     wrong = []
     if data.get("adjacency", str(loss.adjacency)) != str(loss.adjacency):
         wrong.append(f"it claims adjacency {data['adjacency']!r}, its loss is for {loss.adjacency}")
-    wrong += _against_samplers(data.get("sampler"), loss)
-    doubts += misspelt(data, _LOSS_KEYS) + free_words(data)
+    wrong += against_sampler(data.get("sampler"), loss, described)
+    wrong += _against_sigma(data.get("sigma"), described)
+    doubts += beside_bounds(data) + misspelt(data, _LOSS_KEYS) + free_words(data)
     if loss.adjacency in _ONE_SIDED and asked is not loss.adjacency:
         doubts.append(_one_sided(loss, delta))
     return Stated(
         epsilon=epsilon,
         delta=delta,
+        lower=claimed_lower(data),
         loss=loss,
-        records=_records(loss),
+        records=_records(loss, data.get("sampler")),
         contradictions=tuple(wrong),
         doubts=tuple(doubts),
-        notes=not_checked(data, _LOSS_KEYS),
+        notes=_not_checked(data, loss),
     )
 
 
-def _against_samplers(claimed: Any, loss: PrivacyLoss) -> list[str]:
-    """Return how a sampler, as the command or a person writes it, differs from that of a loss."""
-    drawn = samplers_of(loss)
-    name = claimed.get("name") if isinstance(claimed, Mapping) else claimed
-    if name is None or not drawn or _is_one_of(str(name), drawn, loss):
+def _against_sigma(claimed: Any, described: Any) -> list[str]:
+    """Return how noise, as `taut calibrate` writes it, differs from that of a loss."""
+    if claimed is None:
         return []
-    return [f"sampler mismatch: it says {name!r}, its loss is for {' and '.join(drawn)} batches"]
+    sigma, known = validate.positive(sigma=claimed), list(values_of(described, "sigma"))
+    if any(math.isclose(sigma, each, rel_tol=1e-9) for each in known):
+        return []
+    return [f"it says sigma {claimed!r}, which its loss does not have"]
 
 
-def _is_one_of(name: str, drawn: Sequence[Sampler], loss: PrivacyLoss) -> bool:
-    releases = [str(release) for release, _ in loss.terms]
-    kinds = [release.kind for release, _ in loss.terms]
-    if name in (" and ".join(drawn), ", ".join(releases), *kinds):
-        return True
-    try:
-        return (Sampler(name),) == tuple(drawn)
-    except ValueError:
-        return False
+def _not_checked(data: Mapping[str, Any], loss: PrivacyLoss) -> tuple[str, ...]:
+    known = [key for key in _LOSS_KEYS if key != "taut" or not odd_versions(data.get(key, "0"))]
+    said = not_checked(data, known)
+    if data.get("sampler") is None or not is_silent(data["sampler"], loss):
+        return said
+    return (*said, "not checked: 'sampler', as its loss does not say how records were drawn")
 
 
 def _one_sided(loss: PrivacyLoss, delta: float) -> str:
@@ -123,7 +132,9 @@ def _one_sided(loss: PrivacyLoss, delta: float) -> str:
     )
 
 
-def _records(loss: PrivacyLoss) -> int | None:
-    """Return the least population that batches of fixed size are drawn from, if there are any."""
+def _records(loss: PrivacyLoss, sampler: Any) -> int | None:
+    """Return the least population that is named by batches of fixed size, or by the sampler."""
     sizes = [getattr(release, "population", None) for release, _ in loss.terms]
+    if isinstance(sampler, Mapping):
+        sizes.append(sampler.get("examples"))
     return min((size for size in sizes if size is not None), default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,24 +14,34 @@ import numpy as np
 from taut._base import validate
 from taut._base.rounding import round_up
 from taut.accounting import PrivacyLoss, gaussian
-from taut.audit._statements.keys import misspelt, not_checked, unknown
-from taut.audit._statements.stated import Stated, claimed_delta, claimed_number, read_loss
+from taut.audit._statements.keys import misspelt, not_checked, odd_versions, unknown
+from taut.audit._statements.stated import (
+    Stated,
+    beside_bounds,
+    claimed_delta,
+    claimed_number,
+    read_loss,
+)
 from taut.noise.geometry import Provenance, Subspaces
 from taut.training import Plan, TrainingWords
 
 __all__ = ["read_result"]
 
 _SCHEMA = "taut.training-result/1"
+# Words of whoever answers for the run, and what the commands print beside them.
+_FREE = ("title", "owner", "dataset", "held_out", "directory")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ)?", re.ASCII)
 _KEYS = (
     *("schema", "steps", "counted_steps", "stopped_at_budget", "epsilon", "delta", "adjacency"),
     *("sampler", "is_secure", "statement", "plan", "loss", "mixing"),
-    *("versions", "finished", "title", "owner", "dataset"),  # on record, no part of the claim
-    *("held_out", "directory"),  # beside them in what the commands print
+    *("versions", "finished"),
+    *_FREE,
 )
 _PLAN_KEYS = (
     *("schema", "examples", "batch_size", "rate", "steps", "epsilon", "delta", "noise_multiplier"),
     *("max_noise_multiplier", "clipping", "sampling", "adjacency", "mixing"),
 )
+_SUBSPACE_KEYS = ("ranks", "columns", "basis", "singular_values", "provenance")
 _MOST_BLOCKS = 64  # of a clipping in subspaces: nobody splits a gradient further
 _ARITHMETIC = 1e-3  # relative: comparisons with other noise are computed to this tolerance
 
@@ -53,17 +64,15 @@ def read_result(data: Mapping[str, Any], subspaces: Path | None) -> Stated:
     stated, doubts = read_loss(data["loss"])
     loss, wrong, notes = _loss_of(stated, plan, counted, delta)
     wrong = [*_against_plan(data, plan, counted), *_against_words(data, plan, file), *wrong]
-    lower = validate.non_negative(lower=data["epsilon"]["lower"])
-    if lower > loss.epsilon(delta) * (1 + 1e-9):
-        wrong.append(f"its lower bound {lower!r} is above what the run costs")
     return Stated(
         epsilon=epsilon,
         delta=delta,
+        lower=validate.non_negative(lower=data["epsilon"]["lower"]),
         loss=loss,
         sampler=plan.sampling.name,
         records=plan.examples,
         contradictions=tuple(wrong),
-        doubts=(*_doubts(data, file), *doubts),
+        doubts=(*_doubts(data, file), *_of_plan(data, plan), *doubts),
         notes=(*notes, *_if_shuffled(data, plan, counted), *_others(data)),
     )
 
@@ -196,11 +205,32 @@ def _doubts(data: Mapping[str, Any], file: str | None) -> list[str]:
             f"that it calls {file[:200]!r}; no file that a statement names is opened. If you have "
             "it, name it yourself: --subspaces FILE, or verify_statement(..., subspaces=...)"
         )
-    return found + unknown(data["plan"], _PLAN_KEYS, "its plan") + misspelt(data, _KEYS)
+    odd = beside_bounds(data) + unknown(data["plan"], _PLAN_KEYS, "its plan")
+    spaces = data["plan"]["clipping"].get("subspaces")
+    odd += unknown(spaces, _SUBSPACE_KEYS, "its basis")
+    return found + odd + misspelt(data, _KEYS)
+
+
+def _of_plan(data: Mapping[str, Any], plan: Plan) -> list[str]:
+    """Return a doubt about a promise of the plan that no bound shows to be false, nor to be kept.
+
+    Sums that have no lower bound would let any promise pass.
+    """
+    promised, bounds = data["plan"]["epsilon"], plan.loss.epsilon_bounds(plan.delta)
+    if not bounds.lower <= promised < bounds.upper * (1 - _ARITHMETIC):
+        return []
+    return [f"its plan promises epsilon {promised!r}; {round_up(bounds.upper, 6)} can be certified"]
 
 
 def _others(data: Mapping[str, Any]) -> tuple[str, ...]:
-    return not_checked(data, _KEYS)
+    """Return notes on what is on record beside the claim: free text, which may say anything."""
+    free = [repr(key) for key in _FREE if data.get(key) is not None]
+    if "versions" in data and odd_versions(data["versions"]):
+        free.append("'versions'")
+    if "finished" in data and not _MOMENT.fullmatch(str(data["finished"])):
+        free.append("'finished'")
+    said = (f"on record, not checked, and no part of the claim: {', '.join(free)}",) if free else ()
+    return (*said, *not_checked(data, _KEYS))
 
 
 def _if_shuffled(data: Mapping[str, Any], plan: Plan, counted: int) -> list[str]:

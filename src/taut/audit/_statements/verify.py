@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -187,6 +187,9 @@ def verify_statement(
     own = None if subspaces is None else Path(subspaces)
     stated = read_statement(data, asked=gate.adjacency, subspaces=own)
     bounds = _sharpened(stated)
+    if stated.lower > bounds.upper * (1 + _ROUNDING):
+        above = f"its lower bound {stated.lower!r} is above what the run costs"
+        stated = replace(stated, contradictions=(*stated.contradictions, above))
     verdict = _verdict(stated, bounds)
     return Verification(
         verdict=verdict,
