@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from numbers import Real
 
@@ -23,6 +24,8 @@ _DEFECT = {"d": 1e-6, "f": 1e-4}  # how far a basis may be from orthonormal, by 
 def real_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
     """Return real numbers as an array of float64, not copied if it is one.
 
+    Integers and fractions beyond doubles become infinite, as wider floats do.
+
     Raises:
         ValueError: for ragged lists and text; for masked entries, whose mask a conversion drops;
             for complex numbers, which lose a part; and for booleans, which are seldom meant.
@@ -32,15 +35,13 @@ def real_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
     try:
         array = np.asarray(values)
     except ValueError:
-        raise ValueError(f"{name} must be numbers in rows of one length, got {values!r}") from None
+        # Without the values: they may be records.
+        raise ValueError(f"{name} must be numbers in rows of one length, got others") from None
     if array.dtype.kind in "iuf":
         with np.errstate(all="ignore"):  # numbers wider than doubles may become infinite
             return np.asarray(array, dtype=np.float64)
     if array.dtype.kind == "O" and all(_is_number(entry) for entry in array.flat):
-        try:
-            return np.asarray(array, dtype=np.float64)
-        except OverflowError:
-            raise ValueError(f"{name} must be numbers below 1e308; count in other units") from None
+        return np.array([_double(entry) for entry in array.flat]).reshape(array.shape)
     raise WrongType(
         f"{name} must be real numbers, got an array of the type {array.dtype}; convert it with "
         ".astype(float) if that is meant"
@@ -76,6 +77,19 @@ def orthonormal(basis: ArrayLike, dimension: int) -> Matrix:
         columns = columns @ (1.5 * identity - 0.5 * columns.T @ columns)
     columns.setflags(write=False)
     return columns
+
+
+def _double(entry: Real | Decimal) -> float:
+    """Return a number as a double, as wider floats are: infinite beyond them, NaN for all NaN.
+
+    Raising here would tell that one record holds such a number.
+    """
+    try:
+        return float(entry)
+    except OverflowError:
+        return math.inf if entry > 0 else -math.inf
+    except ValueError:  # a signalling NaN
+        return math.nan
 
 
 def _is_number(entry: object) -> bool:

@@ -437,7 +437,6 @@ def test_radii_cannot_be_changed():
         ([1.0, 2j], "must be (real )?numbers"),
         ([True, False], "must be (real )?numbers"),
         (["1", "2"], "must be (real )?numbers"),
-        ([1, 10**400], "below 1e308"),
         ([[1.0], [1.0, 2.0]], "rows of one length"),
     ],
 )

@@ -140,14 +140,15 @@ def private_second_moment(
             f"got clip={clip!r}; count in other units, as products of entries are released"
         )
     relation = Adjacency(adjacency)
-    if np.ndim(rows) != 2 or not 0 < np.shape(rows)[1] <= _MOST_COORDINATES:
+    table = real_numbers(rows, "rows")
+    if table.ndim != 2 or not 0 < table.shape[1] <= _MOST_COORDINATES:
         raise ValueError(
             f"rows must be a table with 1 to {_MOST_COORDINATES} columns, got shape "
-            f"{np.shape(rows)}; take subspaces of public vectors in more dimensions"
+            f"{table.shape}; take subspaces of public vectors in more dimensions"
         )
-    dimension = int(np.shape(rows)[1])
+    dimension = table.shape[1]
     ball = L2Ball(dimension, radius, source=Source.CLIPPED)
-    clipped = ball.clip(real_numbers(rows, "rows"), non_finite)
+    clipped = ball.clip(table, non_finite)
     longest = radius**2 * (math.sqrt(2) if relation is Adjacency.REPLACE else 1.0)
     size = dimension * (dimension + 1) // 2
     sensitivity = L2Ball(size, longest, adjacency=relation, source=Source.CLIPPED)
