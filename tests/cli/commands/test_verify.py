@@ -147,3 +147,11 @@ def test_what_takes_too_long_is_given_up(refusal, written, monkeypatch):
 @pytest.mark.parametrize("sampler", ["fixed-size", "fixed_size", "Fixed-Size"])
 def test_samplers_have_one_vocabulary(run_json, written, sampler):
     assert run_json(f"verify {written(epsilon=15, sampler=sampler)}")["sampler"] == "fixed_size"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+def test_a_pipe_that_nobody_writes_to_ends(tmp_path, refusal):
+    os.mkfifo(tmp_path / "statement.json")
+    assert "not recomputed within 0.2 seconds" in refusal(
+        f"verify {tmp_path / 'statement.json'} --timeout 0.2"
+    )

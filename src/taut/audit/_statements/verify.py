@@ -167,6 +167,8 @@ def verify_statement(
     Raises:
         ValueError: if the statement is malformed, nested deeper than 40 levels, longer than 16 MiB,
             or has more than 250 distinct releases.
+        UnsoundConfiguration: if its plan is one that no theorem covers, or `subspaces` are not
+            those that it names.
 
     Example:
         >>> from taut.audit import verify_statement

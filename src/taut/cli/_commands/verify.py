@@ -62,10 +62,9 @@ def verify(
     with mistakes_explained():
         from taut.audit import verify_statement
 
-        text = _text(statement)
         with _given_up_after(timeout):
             found = verify_statement(
-                text,
+                _text(statement),
                 max_epsilon=max_epsilon,
                 max_delta=max_delta,
                 adjacency=adjacency,
