@@ -15,6 +15,8 @@ from taut.noise import (
     Box,
     Histogram,
     L1Ball,
+    L2Ball,
+    LInfBall,
     SeededForExperiments,
     integer_laplace,
     optimal_gaussian,
@@ -220,6 +222,8 @@ class TestRecommendation:
         [
             (Box(np.ones(50), l2=1.0), "Histogram(50)"),
             (Box(np.ones(50)), "Histogram(50)"),
+            (L2Ball(50, 1.0), "Histogram(50)"),
+            (LInfBall(50, 1.0), "Histogram(50)"),
             (Box(np.full(50, 3.0), l2=3.0), "L1Ball(50, 3)"),
             (Box(np.ones(50), l2=1.0).differences(), "Histogram(50).differences()"),
         ],
@@ -238,6 +242,7 @@ class TestRecommendation:
         [
             Histogram(50),
             L1Ball(50, 1.0),
+            L2Ball(50, 2.0),
             Box(np.ones(50), l1=1.0),
             Box(np.linspace(1, 2, 50), l2=1.5),
             Box(np.full(50, 3.0)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taut.noise._sets.balls import L1Ball, LInfBall
+from taut.noise._sets.balls import L1Ball, L2Ball, LInfBall
 from taut.noise._sets.boxes import Box
 from taut.noise._sets.histogram import Histogram
 from taut.noise._sets.sets import SensitivitySet
@@ -16,7 +16,8 @@ def one_cell_set(sensitivity: SensitivitySet) -> Histogram | L1Ball | None:
     """Return the set that records have of which each is counted in one cell, or None.
 
     Asked of the description alone, never of data: equal widths under one l2 bound of the same
-    size, or widths of one as counts have them. Whether records are in one cell, the reader knows.
+    size, or widths or a radius of one as counts have them. Whether records are in one cell, the
+    reader knows.
     """
     own = sensitivity.contributions
     if own is not None:
@@ -33,7 +34,7 @@ def one_cell_set(sensitivity: SensitivitySet) -> Histogram | L1Ball | None:
 
 def _common_width(sensitivity: SensitivitySet) -> float | None:
     """Return by how much one cell can change, if the set says so."""
-    if isinstance(sensitivity, LInfBall):
+    if isinstance(sensitivity, L2Ball | LInfBall):
         return 1.0 if sensitivity.radius == 1 else None
     if type(sensitivity) is not Box or sensitivity.basis is not None or sensitivity.l1 is not None:
         return None
