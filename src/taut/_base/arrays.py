@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -79,7 +80,7 @@ def orthonormal(basis: ArrayLike, dimension: int) -> Matrix:
     return columns
 
 
-def _double(entry: Real | Decimal) -> float:
+def _double(entry: Any) -> float:
     """Return a number as a double, as wider floats are: infinite beyond them, NaN for all NaN.
 
     Raising here would tell that one record holds such a number.
