@@ -25,6 +25,7 @@ from taut.accounting._answers.questions import (
 )
 from taut.accounting._engines.bounds import Bounds
 from taut.accounting._engines.half_sum import HalfSum, merge_gaussians
+from taut.accounting._releases.allocated import Allocated
 from taut.accounting._releases.release import Release
 from taut.accounting._releases.renyi_only import OneSided, RenyiOnly
 from taut.accounting._releases.sampled import FixedSize, Joint, Poisson, PoissonReplace
@@ -216,6 +217,42 @@ class PrivacyLoss:
             return PrivacyLoss([(FixedSizeRenyi(base, size, total), 1)], relation)
         exchange = relation in (Adjacency.REPLACE, Adjacency.ZERO_OUT)
         return PrivacyLoss([(FixedSize(base, size, total, exchange), 1)], relation)
+
+    def allocated(self, steps: int, taken: int | None = None) -> PrivacyLoss:
+        """Return the loss of an epoch in which every record takes part in one of ``steps`` steps.
+
+        Each record draws its step uniformly, independently of all others, and this is the loss of
+        one step. Batch sizes are random, as under Poisson sampling with rate 1/``steps``, but every
+        record is used exactly once. k epochs, each with new draws, are ``k * loss.allocated(t)``.
+
+        Args:
+            steps: number of steps of the epoch.
+            taken: number of steps whose outputs were seen, if the epoch was stopped early; all of
+                them by default.
+
+        **Guarantee**: add/remove, its halves, or zero-out, if a step without the record does what
+        it does when the record was drawn for another step (clipped sums with a fixed divisor do);
+        steps may depend on all outputs before them (docs/theory/allocation.md, after Feldman and
+        Shenfeld 2025). The draws must stay secret.
+
+        Raises:
+            ValueError: if ``steps`` or ``taken`` is not a positive integer, or ``taken`` exceeds
+                ``steps``.
+            UnsoundConfiguration: for a replace-one loss, for a loss known by Renyi divergences
+                only, and for batches of fixed size.
+
+        Example:
+            >>> import taut
+            >>> epochs = 10 * taut.gaussian(sigma=1.0).allocated(steps=100)
+            >>> round(epochs.epsilon(delta=1e-5), 2)
+            1.7
+        """
+        count = validate.positive_integer(steps=steps)
+        seen = count if taken is None else validate.positive_integer(taken=taken)
+        base = self._as_one()
+        if base is None:
+            return self
+        return PrivacyLoss([(Allocated(base, count, seen), 1)], self._adjacency)
 
     def _as_one(self) -> Release | None:
         """Return the whole sum as one release that a sampler can act on, None if it is zero."""

@@ -19,7 +19,7 @@ from taut._base.floats import DOWN, RELATIVE_ERROR, UP
 from taut.accounting._adjacency import Half
 from taut.accounting._engines.bounds import Bounds, falls_below
 from taut.accounting._engines.contour import Contour
-from taut.accounting._engines.convex_order import FINEST_ORDER, ConvexOrder, OrderedSum
+from taut.accounting._engines.convex_order import ConvexOrder, OrderedSum
 from taut.accounting._engines.half_sum import HalfSum
 from taut.accounting._engines.lattice_engine import LatticeEngine
 from taut.accounting._engines.saddle_point import Cumulants, Saddle
@@ -39,6 +39,9 @@ __all__ = [
 
 _LEAST_DELTA = 1e-300  # below it floating point loses relative precision
 _LEAST_LOG_DELTA = -660.0  # exp(-660) = 2e-287: masses of a lattice for less would underflow
+# Tolerance from which on a lattice is worth seconds: doubling takes as long to be so sharp, and is
+# limited by rounding for millions of copies.
+_SHARP = 1e-4
 _TAIL_SHARE = 1e-3  # of delta times the tolerance: what cut tails, counted as infinite, may add
 
 
@@ -123,17 +126,21 @@ class EpsilonOfPairs:
     ) -> Iterator[tuple[Engine, Bounds]]:
         """Yield bounds of one engine after the other, quick ones first."""
         if tight:  # a lattice has no lower bound for another pair than the one it looks at
-            lattice = self._engine(quick=tolerance > FINEST_ORDER)
+            lattice = self._engine(quick=True)
             yield Engine.LATTICE, lattice.epsilon(self._delta, tolerance, floor)
         try:
             order = ConvexOrder(self._part, self._tail)
             yield Engine.ORDER, order.epsilon(self._delta, tolerance, self.ceiling)
         except BeyondLattice:
-            if not tight:
-                reached = EpsilonOfPairs(self._part.attained, self._delta, tolerance)
-                floor = reached.answer(tolerance).bounds.lower
-            upper = self._engine().epsilon(self._delta, tolerance, floor).upper
-            yield Engine.LATTICE, Bounds(min(floor, upper), upper)
+            pass
+        else:
+            if tolerance > _SHARP:
+                return
+        if not tight:
+            reached = EpsilonOfPairs(self._part.attained, self._delta, tolerance)
+            floor = reached.answer(tolerance).bounds.lower
+        lower, upper = self._engine().epsilon(self._delta, tolerance, floor)
+        yield Engine.LATTICE, Bounds(min(lower if tight else floor, upper), upper)
 
     def stays_below(self, epsilon: float) -> bool:
         """Return whether little work proves that the answer is at most ``epsilon``."""
@@ -161,7 +168,8 @@ def _limit_epsilon(part: HalfSum, delta: float) -> Bounds | None:
     if not part.terms:
         return Bounds(0.0, 0.0)
     if delta < part.mass_inf - part.mass_error:
-        return Bounds(math.inf, math.inf)
+        betrayed = part.attained.mass_inf
+        return Bounds(math.inf if delta < betrayed - part.mass_error else 0.0, math.inf)
     if delta > part.mass_inf + part.mass_error:
         return None
     if part.mass_error:  # whether the infinite mass fits is a matter of rounding
@@ -264,10 +272,10 @@ class DeltaOfPairs:
         contour = _contour(part, saddle, cumulants) if tight and part.suits_contour else None
         if contour is not None:
             yield Engine.CONTOUR, contour.delta
-        quick = tolerance > FINEST_ORDER
+        sharp = tolerance <= _SHARP
         if tight:
             try:
-                lattice = LatticeEngine(part.terms, cumulants, saddle, tail, quick=quick)
+                lattice = LatticeEngine(part.terms, cumulants, saddle, tail, quick=not sharp)
                 yield Engine.LATTICE, partial(_lattice_bounds, *lattice.curve(tolerance))
             except BeyondLattice:
                 pass
@@ -280,7 +288,7 @@ class DeltaOfPairs:
 
 def _limit_bounds(part: HalfSum, at: float) -> Bounds:
     """Return the infinite mass, which is all of delta from the largest loss on."""
-    lower = max(part.mass_inf - part.mass_error, 0.0)
+    lower = max(part.attained.mass_inf - part.mass_error, 0.0)
     beyond = not part.terms or at >= part.max_loss or part.mass_inf == 1
     return Bounds(lower, min(part.mass_inf + part.mass_error, 1.0) if beyond else 1.0)
 

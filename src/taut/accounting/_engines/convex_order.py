@@ -20,12 +20,19 @@ from numpy.typing import NDArray
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._engines.bounds import Bounds, falls_below
-from taut.accounting._engines.dyadic import BULK_SHARE, Dyadic, MergedLosses, Scale, SpreadLosses
+from taut.accounting._engines.dyadic import (
+    BULK_SHARE,
+    Dyadic,
+    MergedLosses,
+    Scale,
+    SpreadLosses,
+    power,
+)
 from taut.accounting._engines.half_sum import HalfSum
 from taut.accounting._pairs.discretisation import BeyondLattice
 from taut.accounting._pairs.pair import Pair
 
-__all__ = ["FINEST_ORDER", "ConvexOrder", "OrderedSum"]
+__all__ = ["ConvexOrder", "OrderedSum", "mass_error", "places"]
 
 # Relative gap of epsilon times N squared: 15 to 25 for sampled Gaussians at any rate and count. A
 # bracket that is wider than asked is refined.
@@ -33,8 +40,6 @@ _GAP = 30.0
 _MOST_NODES = (
     4096  # N beyond which one convolution takes ten milliseconds, and a sum of them a second
 )
-FINEST_ORDER = _GAP / _MOST_NODES**2
-"""Relative gap that ``_MOST_NODES`` reach: 2e-6. For less a lattice is worth a longer try."""
 _MOST_REFINEMENTS = 4  # one is usual; each quadruples N at most
 _LOST_SHARE = 0.05  # of the tolerance times delta: what all cut tails may add
 _LEAST_SHARE = 1e-40  # by which less is cut where delta is lost in what was cut
@@ -191,7 +196,7 @@ class ConvexOrder:
 
     def _total(self, terms: Sequence[tuple[Pair, int]], scale: Scale, half: int) -> Dyadic:
         powers = [
-            (count, i, _power(_single(pair, scale, half, self._tail), count, self._tail))
+            (count, i, power(_single(pair, scale, half, self._tail), count, self._tail))
             for i, (pair, count) in enumerate(terms)
         ]
         # Small sums first: each then meets others of its size.
@@ -210,18 +215,6 @@ def _half(tolerance: float) -> int:
 def _multiple(half: float) -> int:
     """Return the next multiple of four, as levels need it."""
     return 4 * math.ceil(half / 4)
-
-
-def _power(law: Dyadic, count: int, tail: float) -> Dyadic:
-    """Return the law of the sum of ``count`` copies, by squaring."""
-    result, copies = law, 1
-    for digit in bin(count)[3:]:
-        copies *= 2
-        result = result.plus(result, tail * copies)
-        if digit == "1":
-            copies += 1
-            result = result.plus(law, tail * copies)
-    return result
 
 
 def _single(pair: Pair, scale: Scale, half: int, tail: float) -> Dyadic:
@@ -243,7 +236,7 @@ def _single(pair: Pair, scale: Scale, half: int, tail: float) -> Dyadic:
     bottom = math.frexp(deviation / (BULK_SHARE * half))[1] - 1
     centre = math.ldexp(float(round(math.ldexp(mean, -bottom))), bottom)
     levels = max(math.frexp((widest + deviation) / math.ldexp(half, bottom))[1], 0)
-    level, place = _places(half, levels)
+    level, place = places(half, levels)
     edges = centre + np.ldexp(place.astype(float), bottom + level)
     first = int(np.searchsorted(edges, low, side="right")) - 1
     last = max(int(np.searchsorted(edges, high, side="left")), first + 1)
@@ -256,7 +249,7 @@ def _single(pair: Pair, scale: Scale, half: int, tail: float) -> Dyadic:
     )
 
 
-def _places(half: int, levels: int) -> NDArray[np.int64]:
+def places(half: int, levels: int) -> NDArray[np.int64]:
     """Return levels and indices of all nodes in increasing order, shape (2, n)."""
     outer, middle = np.arange(half // 2 + 1, half + 1), np.arange(-half, half + 1)
     above = [np.stack([np.full(outer.size, e + 1), outer]) for e in range(levels)]
@@ -264,7 +257,7 @@ def _places(half: int, levels: int) -> NDArray[np.int64]:
     return np.concatenate([*below, np.stack([np.zeros_like(middle), middle]), *above], axis=1)
 
 
-def _mass_error(mass: Vector) -> Vector:
+def mass_error(mass: Vector) -> Vector:
     """Return bounds on the rounding errors of the masses of cells.
 
     They are differences of tails, on whichever side is smaller. A tail is off by one evaluation,
@@ -284,7 +277,7 @@ def _spread(pair: Pair, edges: Vector, tail: float) -> Vector:
     width = -np.expm1(-np.diff(edges))
     raised = (surplus + error) / width
     if pair.continuous:
-        mass = mass + _mass_error(mass)
+        mass = mass + mass_error(mass)
     cell, losses, masses = _placed_atoms(pair, edges, tail, up=True)
     if losses.size:
         lift = np.clip(-np.expm1(edges[cell] - losses) / width[cell], 0.0, 1.0)
@@ -301,7 +294,7 @@ def _spread(pair: Pair, edges: Vector, tail: float) -> Vector:
 def _merged(pair: Pair, edges: Vector, tail: float) -> Vector:
     """Return masses of the cells and E exp(edge - L), at their lower ends; errors go down."""
     mass, _, surplus, error = pair.cells(edges)
-    off = _mass_error(mass)
+    off = mass_error(mass)
     least = np.maximum(mass - off, 0.0) if pair.continuous else mass
     share = np.maximum(surplus - error, 0.0) / np.maximum(mass + off, _LEAST_WIDTH)
     moment = least * np.maximum(1 - share * (1 - RELATIVE_ERROR), 0.0) * (1 + RELATIVE_ERROR)

@@ -36,6 +36,7 @@ __all__ = [
     "Scale",
     "SpreadLosses",
     "SpreadRatios",
+    "power",
 ]
 
 BULK_SHARE = 0.25
@@ -225,6 +226,18 @@ class Dyadic:
             self.lost + other.lost + (skipped + lost + _LEAST_MASS) * (1 + rounding),
             self.error + other.error + rounding,
         )
+
+
+def power(law: Dyadic, count: int, cut: float) -> Dyadic:
+    """Return the law of the sum of ``count`` copies, by squaring; ``cut`` is for each copy."""
+    result, copies = law, 1
+    for digit in bin(count)[3:]:
+        copies *= 2
+        result = result.plus(result, cut * copies)
+        if digit == "1":
+            copies += 1
+            result = result.plus(law, cut * copies)
+    return result
 
 
 def _products(

@@ -1,0 +1,125 @@
+"""Random allocation: every record takes part in one step of an epoch, drawn uniformly."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from taut._base import validate
+from taut._base.floats import RELATIVE_ERROR
+from taut.accounting._adjacency import Adjacency, Half
+from taut.accounting._engines.ratios import RATIO_TAIL, Ratios, ratio_sums
+from taut.accounting._pairs.finite import FinitePair
+from taut.accounting._pairs.pair import Pair
+from taut.accounting._releases.product import EnclosedPair
+from taut.accounting._releases.release import Release, refuse_batches
+from taut.accounting._releases.renyi_only import RenyiOnly
+from taut.errors import UnsoundConfiguration
+
+__all__ = ["Allocated"]
+
+# Nodes of a level to either side: ten epochs are then known to some 3e-4 of epsilon.
+_NODES = 256
+
+
+@dataclass(frozen=True)
+class Allocated(Release):
+    """``base`` in one of ``steps`` steps for each record, of which ``taken`` were taken so far."""
+
+    kind = "allocated"
+    base: Release
+    steps: int
+    taken: int
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        if not isinstance(self.base, Release):
+            raise ValueError(f"base must be a release, got base={self.base!r}")
+        if isinstance(self.base, RenyiOnly):
+            raise UnsoundConfiguration(
+                "allocated(steps) needs a dominating pair, and the loss is known by its Renyi "
+                "divergences only; use poisson(rate), which keeps divergences"
+            )
+        validate.positive_integer(steps=self.steps)
+        validate.positive_integer(taken=self.taken)
+        if self.taken > self.steps:
+            raise ValueError(
+                f"taken must not exceed steps, got taken={self.taken}, steps={self.steps}"
+            )
+        refuse_batches(self.base)
+
+    def pair(self, half: Half) -> Pair:
+        """Return the pair of the mean ratio, spread, with the merged one inside."""
+        if self.steps == 1:
+            return self.base.pair(half)
+        upper, lower, infinite = _epoch(self)
+        return EnclosedPair(
+            *_as_fields(upper, self, infinite[0], half, upper=True),
+            inside=FinitePair(*_as_fields(lower, self, infinite[1], half, upper=False)),
+        )
+
+    def check(self, adjacency: Adjacency) -> None:
+        """A step without the record must be a step for which another record was drawn."""
+        self.base.check(adjacency)
+        if adjacency is Adjacency.REPLACE:
+            raise UnsoundConfiguration(
+                "allocated(steps) has no theorem for adjacency='replace': the steps of the other "
+                "record change as well, so that no step is left as it was. Use a loss for "
+                "adjacency='add_remove' or 'zero_out', for a sum clipped at C: "
+                "gaussian(sigma, sensitivity=C).allocated(steps)"
+            )
+
+    def __str__(self) -> str:
+        """Return the call chain."""
+        taken = f", taken={self.taken}" if self.taken < self.steps else ""
+        return f"{self.base}.allocated({self.steps}{taken})"
+
+
+@lru_cache(maxsize=64)
+def _epoch(release: Allocated) -> tuple[Ratios, Ratios, tuple[float, float]]:
+    """Return the sum of the ratios of all steps taken, spread and merged, and infinite masses."""
+    pair = release.base.pair(Half.REMOVE)
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        upper, lower = ratio_sums(pair, release.taken, _NODES)
+    share = release.taken / release.steps
+    infinite = (share * (pair.mass_inf + RATIO_TAIL), share * pair.reached.mass_inf)
+    return upper, lower, infinite
+
+
+def _as_fields(
+    ratios: Ratios, release: Allocated, infinite: float, half: Half, *, upper: bool
+) -> tuple[tuple[float, ...], tuple[float, ...], float, float]:
+    """Return losses, log masses and infinite masses of one direction, errors to the safe side.
+
+    The mean ratio is R = 1 + (S - taken) / steps for the sum S of the ratios of the steps taken.
+    """
+    steps, taken = release.steps, release.taken
+    shift = (ratios.values - taken) / steps
+    ratio = (steps - taken + ratios.values) / steps
+    zero = ratio <= 0
+    absent = float(ratios.masses[zero].sum())
+    shift, ratio, masses = shift[~zero], ratio[~zero], ratios.masses[~zero]
+    log_ratio = np.where(shift > -0.5, np.log1p(np.maximum(shift, -0.5)), np.log(ratio))
+    label = ratios.label_error * (1 + 1 / ratio) + RELATIVE_ERROR * np.abs(log_ratio)
+    slack = ratios.mass_error + 8 * RELATIVE_ERROR
+    sign = 1.0 if upper else -1.0
+    log_masses = np.log(masses)
+    if half is Half.ADD:
+        losses, log_masses = -log_ratio[::-1], log_masses[::-1]
+        label, gone, missing = label[::-1], absent, infinite
+    else:
+        losses, log_masses = log_ratio, log_masses + log_ratio
+        gone, missing = infinite, absent
+    log_masses = log_masses + sign * (slack + (label if half is Half.REMOVE else 0.0))
+    losses = losses + sign * label
+    gone = gone * (1 + sign * slack)
+    q_total = math.fsum(np.exp(log_masses - losses).tolist())
+    return (
+        tuple(losses.tolist()),
+        tuple(log_masses.tolist()),
+        max(gone, 0.0),
+        max(1 - q_total, missing, 0.0),
+    )

@@ -1,0 +1,233 @@
+"""Random allocation against enumeration, quadrature, Monte Carlo and a prototype's brackets."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import taut
+from taut import PrivacyLoss
+from taut.accounting._adjacency import Adjacency, Half
+from taut.accounting._releases.allocated import Allocated
+from taut.errors import UnsoundConfiguration
+
+
+def enumerated(p, q, steps, taken, epsilon):
+    """Return delta of removal and of addition, over all outputs of the steps taken."""
+    with mp.workdps(40):
+        threshold, remove, add = mp.exp(mp.mpf(epsilon)), mp.mpf(0), mp.mpf(0)
+        for outcome in itertools.product(range(len(p)), repeat=taken):
+            without = math.prod(q[i] for i in outcome)
+            chosen = (
+                math.prod(p[i] if k == step else q[i] for k, i in enumerate(outcome))
+                for step in range(steps)
+            )
+            mixed = sum(chosen) / steps
+            a = mp.mpf(mixed.numerator) / mixed.denominator
+            b = mp.mpf(without.numerator) / without.denominator
+            remove += max(a - threshold * b, 0)
+            add += max(b - threshold * a, 0)
+        return remove, add
+
+
+def both(loss, epsilon):
+    """Return bounds on delta of removal and of addition."""
+    halves = (Adjacency.REMOVE, Adjacency.ADD)
+    return [PrivacyLoss(loss.terms, half).delta_bounds(epsilon) for half in halves]
+
+
+class TestEnumeration:
+    @settings(max_examples=25, deadline=None)
+    @given(
+        weights=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=2, max_size=3),
+        steps=st.integers(1, 5),
+        left=st.integers(0, 4),
+        epsilon=st.floats(0.0, 3.0),
+    )
+    def test_tiny_cases(self, weights, steps, left, epsilon):
+        taken = max(steps - left, 1)
+        p, q = (
+            [float(Fraction(w[i], sum(v[i] for v in weights))) for w in weights] for i in (0, 1)
+        )
+        p[-1], q[-1] = 1 - sum(p[:-1]), 1 - sum(q[:-1])
+        loss = taut.finite(q, p).allocated(steps, taken)  # without the record first
+        truths = enumerated(
+            *([Fraction(x) for x in part] for part in (p, q)), steps, taken, epsilon
+        )
+        for bounds, truth in zip(both(loss, epsilon), truths, strict=True):
+            assert bounds.lower <= truth + 1e-15
+            assert bounds.upper >= truth - 1e-15
+
+    def test_randomized_response(self):
+        p, q = [Fraction(3, 4), Fraction(1, 4)], [Fraction(1, 4), Fraction(3, 4)]
+        loss = taut.randomized_response(0.75).allocated(6)
+        for epsilon in (0.0, 0.1, 0.3, 0.6):
+            truths = enumerated(p, q, 6, 6, epsilon)
+            for bounds, truth in zip(both(loss, epsilon), truths, strict=True):
+                assert bounds.lower <= truth * (1 + 1e-12)
+                assert bounds.upper >= truth * (1 - 1e-12)
+                assert bounds.gap <= 2e-3 * float(truths[0]) + 1e-15
+
+    def test_infinite_mass_is_that_of_one_step(self):
+        loss = taut.finite([0.6, 0.4, 0.0], [0.5, 0.4, 0.1]).allocated(4)
+        bounds = PrivacyLoss(loss.terms, Adjacency.REMOVE).delta_bounds(50.0)
+        assert bounds.lower <= 0.1 <= bounds.upper <= 0.1 * (1 + 1e-9)
+
+
+def two_or_three(sigma, steps, epsilon):
+    """Return delta of removal and addition for two or three Gaussian steps, by quadrature.
+
+    All but the last output are integrated by trapezoids; the last one has a closed form.
+    """
+    x = np.linspace(-9 * sigma, 1 + 9 * sigma, 1201)
+    density = stats.norm.pdf(x, 0, sigma) * (x[1] - x[0])
+    ratio = np.exp((x - 0.5) / sigma**2)
+    if steps == 3:
+        ratio, density = np.add.outer(ratio, ratio).ravel(), np.outer(density, density).ravel()
+    # R = (known + r) / steps against the threshold: where in r, and the mean beyond it.
+    t = math.exp(epsilon)
+    above = steps * t - ratio
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at = np.where(above > 0, 0.5 + sigma**2 * np.log(np.maximum(above, 0)), -np.inf)
+    remove = (stats.norm.sf(at, 1, sigma) - above * stats.norm.sf(at, 0, sigma)) / steps
+    below = steps / t - ratio
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at = np.where(below > 0, 0.5 + sigma**2 * np.log(np.maximum(below, 0)), -np.inf)
+    add = t * (below * stats.norm.cdf(at, 0, sigma) - stats.norm.cdf(at, 1, sigma)) / steps
+    return float(density @ remove), float(density @ add)
+
+
+@pytest.mark.parametrize("sigma", [0.7, 1.0, 3.0])
+@pytest.mark.parametrize("steps", [2, 3])
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 0.8])
+def test_quadrature(sigma, steps, epsilon):
+    loss = taut.gaussian(sigma).allocated(steps)
+    truths = two_or_three(sigma, steps, epsilon)
+    for bounds, truth in zip(both(loss, epsilon), truths, strict=True):
+        assert bounds.lower <= truth * (1 + 1e-6) + 1e-12
+        assert bounds.upper >= truth * (1 - 1e-6) - 1e-12
+        assert bounds.gap <= 5e-3 * truth + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("sigma", "steps", "taken", "epochs", "epsilon"),
+    [(1.0, 10, 10, 1, 0.3), (2.0, 10, 10, 10, 0.5), (0.8, 20, 7, 2, 0.2), (1.0, 100, 100, 3, 0.1)],
+)
+def test_monte_carlo(sigma, steps, taken, epochs, epsilon):
+    """Both directions, by outputs drawn without the record, to five standard errors."""
+    rng = np.random.default_rng(17)
+    samples = 200_000
+    total = np.ones(samples)
+    for _ in range(epochs):
+        ratios = np.zeros(samples)
+        for _ in range(taken):
+            ratios += np.exp((sigma * rng.standard_normal(samples) - 0.5) / sigma**2)
+        total *= (steps - taken + ratios) / steps
+    loss = epochs * taut.gaussian(sigma).allocated(steps, taken)
+    values = (
+        np.maximum(total - math.exp(epsilon), 0.0),
+        np.maximum(1 - math.exp(epsilon) * total, 0.0),
+    )
+    for bounds, value in zip(both(loss, epsilon), values, strict=True):
+        mean, error = float(value.mean()), float(value.std()) / math.sqrt(samples)
+        assert bounds.lower - 5 * error <= mean <= bounds.upper + 5 * error
+
+
+# Certified brackets of a prototype on another lattice: sharper ones must overlap them.
+PROTOTYPE = [
+    (2.0, 10, 10, 1e-6, 2.421716477947277, 2.4243245642710733),
+    (0.5, 100, 1, 1e-5, 5.396584694822668, 5.396773118958993),
+    (0.7, 100, 10, 1e-5, 4.273199558266747, 4.276927782622126),
+    (1.0, 1000, 1, 1e-6, 0.17136372343659056, 0.17242327128791748),
+    (3.0, 50, 20, 1e-7, 1.0146433917089903, 1.0177873306184764),
+    (0.6, 10, 3, 1e-5, 9.363070339628196, 9.364712754132634),
+]
+
+
+@pytest.mark.parametrize(("sigma", "steps", "epochs", "delta", "low", "high"), PROTOTYPE)
+def test_overlaps_the_prototype(sigma, steps, epochs, delta, low, high):
+    bounds = (epochs * taut.gaussian(sigma).allocated(steps)).epsilon_bounds(delta)
+    assert bounds.lower <= high
+    assert bounds.upper >= low
+    assert bounds.gap <= 1e-3 * bounds.upper
+
+
+class TestValue:
+    def test_costs_less_than_poisson_here(self):
+        allocated = 10 * taut.gaussian(1.0).allocated(100)
+        poisson = 1000 * taut.gaussian(1.0).poisson(0.01)
+        assert allocated.epsilon(1e-5) <= 1.702
+        assert poisson.epsilon_bounds(1e-5).lower > 1.82
+
+    def test_grows_with_the_steps_taken(self):
+        losses = [taut.gaussian(1.0).allocated(8, taken) for taken in (1, 3, 8)]
+        epsilons = [loss.epsilon(1e-5) for loss in losses]
+        assert epsilons == sorted(epsilons)
+        assert losses[-1] == taut.gaussian(1.0).allocated(8)
+
+    def test_first_step_is_a_poisson_sample(self):
+        """After one step of t the record took part with probability 1/t."""
+        one = taut.gaussian(1.0).allocated(50, 1).epsilon_bounds(1e-6)
+        poisson = taut.gaussian(1.0).poisson(1 / 50).epsilon_bounds(1e-6)
+        assert one.lower <= poisson.upper
+        assert poisson.lower <= one.upper
+        assert one.gap <= 2e-3 * one.upper
+
+    def test_one_step_is_the_loss_itself(self):
+        loss = taut.gaussian(1.0)
+        assert loss.allocated(1).epsilon(1e-5) == loss.epsilon(1e-5)
+
+    def test_of_a_zero_loss(self):
+        assert (0 * taut.gaussian(1.0)).allocated(5) == 0 * taut.gaussian(1.0)
+
+    def test_of_several_releases_and_of_laplace_noise(self):
+        joint = (taut.gaussian(2.0) + taut.laplace(3.0)).allocated(20)
+        bounds = joint.epsilon_bounds(1e-6)
+        assert taut.gaussian(2.0).allocated(20).epsilon_bounds(1e-6).lower < bounds.lower
+        assert bounds.gap <= 1e-2 * bounds.upper
+
+    def test_json(self):
+        loss = 3 * taut.gaussian(1.0).allocated(10, 4)
+        assert PrivacyLoss.from_json(loss.to_json()) == loss
+        assert "allocated(10, taken=4)" in repr(loss)
+
+    def test_sampled_as_a_whole(self):
+        """Who takes part in an epoch with probability 1/2 loses less than who always does."""
+        epoch = taut.gaussian(1.0).allocated(10)
+        assert epoch.poisson(0.5).epsilon(1e-6) < epoch.epsilon(1e-6)
+
+
+class TestRefusals:
+    def test_replace_one(self):
+        with pytest.raises(UnsoundConfiguration, match="replace"):
+            taut.gaussian(1.0, 2.0, adjacency="replace").allocated(10)
+
+    @pytest.mark.parametrize("steps", [0, -1, 2.5])
+    def test_no_steps(self, steps):
+        with pytest.raises((ValueError, TypeError), match="steps"):
+            taut.gaussian(1.0).allocated(steps)
+
+    def test_more_steps_than_there_are(self):
+        with pytest.raises(ValueError, match="taken must not exceed steps"):
+            taut.gaussian(1.0).allocated(5, 6)
+
+    def test_divergences_only(self):
+        with pytest.raises(UnsoundConfiguration, match="Renyi"):
+            taut.from_rdp(lambda order: 0.1 * order).allocated(5)
+
+    def test_not_a_release(self):
+        with pytest.raises(ValueError, match="base"):
+            Allocated("gaussian", 5, 5)
+
+
+def test_both_halves_come_from_one_law():
+    release = taut.gaussian(1.0).allocated(4).terms[0][0]
+    remove, add = release.pair(Half.REMOVE), release.pair(Half.ADD)
+    assert remove.mass_minus_inf <= 1e-9
+    assert np.allclose(sorted(-x for x in add.losses), remove.losses, atol=1e-9)
