@@ -157,8 +157,10 @@ class PrivacyLoss:
 
         **Guarantee**: add/remove, its halves, or zero-out (Zhu, Dong and Wang 2022, Theorem 11,
         corrected); replace-one by advanced joint convexity (Balle, Barthe and Gaboardi 2018,
-        Theorem 2). The realised sample must stay secret. A loss known by Renyi divergences only
-        stays so, by the binomial sum (docs/theory/renyi.md).
+        Theorem 2), and tightly for two ``gaussian`` losses, which are taken for what they are:
+        normal noise on one clipped sum (docs/theory/joint.md). The realised sample must stay
+        secret. A loss known by Renyi divergences only stays so, by the binomial sum
+        (docs/theory/renyi.md).
 
         Raises:
             ValueError: if ``rate`` is not in [0, 1].

@@ -20,6 +20,7 @@ __all__ = [
     "NORMAL_STEP",
     "GaussianPair",
     "VariancePair",
+    "gaussian_profile",
     "mills_ratio",
     "normal_density",
     "tail_error",
@@ -291,6 +292,15 @@ def mills_ratio(x: Vector) -> Vector:
     """Return (1 - Phi(x)) / phi(x)."""
     ratio: Vector = _SQRT_HALF_PI * erfcx(x / _SQRT2)
     return ratio
+
+
+def gaussian_profile(mu: Vector | float, near: Vector) -> Vector:
+    """Return Phi(-near) - exp(mu near + mu^2 / 2) Phi(-near - mu), the profile of one shift."""
+    far = near + mu
+    density = normal_density(near)
+    tail = density * (mills_ratio(near) - mills_ratio(far))
+    cost = np.where(far > 0, density * mills_ratio(far), np.exp(mu * (near + mu / 2)) * ndtr(-far))
+    return np.where(near > -1.0, tail, ndtr(-near) - cost)
 
 
 def _between(x: Vector, tail: Vector, total: Vector, shrink: Vector) -> Vector:

@@ -21,8 +21,7 @@ from taut.accounting._pairs.gaussian import (
     MOST_NORMAL_NODES,
     NORMAL_REACH,
     NORMAL_STEP,
-    mills_ratio,
-    normal_density,
+    gaussian_profile,
     tail_error,
 )
 from taut.accounting._pairs.pair import Cells, Pair, Quadrature, gauss_rule
@@ -88,7 +87,7 @@ class MixturePair(Pair):
         for part in self._blocks(y.size):
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 near = y[part, None] - (self._c if self._sign > 0 else 0.0)
-                single = _gaussian_profile(self._c, near)
+                single = gaussian_profile(self._c, near)
                 weights = np.exp(self._log_w) if self._sign > 0 else self._posterior(-y[part])
                 value[part] = (weights * single).sum(axis=1)
         return value.reshape(epsilon.shape)
@@ -282,15 +281,6 @@ class MixturePair(Pair):
         ]
         error = off[0] * (mass + near + far) + off[1] * doubt * (cost_near + cost_far)
         return mass, np.maximum(q_near - q_far, 0.0), mass - (cost_near - cost_far), error
-
-
-def _gaussian_profile(mu: Vector, near: Vector) -> Vector:
-    """Return Phi(-near) - exp(mu near + mu^2 / 2) Phi(-near - mu), the profile of one shift."""
-    far = near + mu
-    density = normal_density(near)
-    tail = density * (mills_ratio(near) - mills_ratio(far))
-    cost = np.where(far > 0, density * mills_ratio(far), np.exp(mu * (near + mu / 2)) * ndtr(-far))
-    return np.where(near > -1.0, tail, ndtr(-near) - cost)
 
 
 def _tails(left: Vector, right: Vector) -> tuple[Vector, Vector]:

@@ -9,9 +9,11 @@ import numpy as np
 
 from taut._base import validate
 from taut._base.arrays import Vector
+from taut._base.floats import DOWN
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._engines.half_sum import merge_gaussians
 from taut.accounting._pairs.finite import FinitePair, binary_pair
+from taut.accounting._pairs.opposite import OppositePair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._pairs.profile import Knots, convex_knots, pair_of_knots
 from taut.accounting._pairs.sampled import ReplaceSampledPair, SampledPair
@@ -125,6 +127,8 @@ class PoissonReplace(Release):
     ``exchange`` is the loss of exchanging a record of the sample, ``removal`` that of taking it
     out. With rate q and t' = 1 + q (t - 1), advanced joint convexity (Balle, Barthe and Gaboardi
     2018, Theorem 2) gives h'(t') <= q ((1 - b) h_removal(t) + b h_exchange(t)), b = t'/t, t >= 1.
+    For normal noise on a clipped sum contributions on opposite sides are the worst, and tight
+    (docs/theory/joint.md).
     """
 
     kind = "poisson_replace"
@@ -152,6 +156,10 @@ class PoissonReplace(Release):
             return binary_pair(0.0)
         if self.rate == 1:
             return self.exchange.pair(Half.REPLACE)
+        mu = self.removal.pair(Half.REMOVE).gaussian_mu
+        # An exchange moves a sum at most twice as far as a removal.
+        if mu and self.exchange.pair(Half.REPLACE).gaussian_mu >= 2 * mu * DOWN:
+            return OppositePair(mu, self.rate)
         return _replaced(self)
 
     def check(self, adjacency: Adjacency) -> None:
