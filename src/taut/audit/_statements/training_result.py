@@ -33,7 +33,7 @@ _FREE = ("title", "owner", "dataset", "held_out", "directory")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ)?", re.ASCII)
 _KEYS = (
     *("schema", "steps", "counted_steps", "stopped_at_budget", "epsilon", "delta", "adjacency"),
-    *("sampler", "is_secure", "statement", "plan", "loss", "mixing"),
+    *("sampler", "is_secure", "unchecked_isolation", "statement", "plan", "loss", "mixing"),
     *("versions", "finished"),
     *_FREE,
 )
@@ -59,6 +59,9 @@ def read_result(data: Mapping[str, Any], subspaces: Path | None) -> Stated:
     for flag in ("is_secure", "stopped_at_budget"):
         if not isinstance(data[flag], bool):
             raise ValueError(f"{flag} must be true or false, got {data[flag]!r}")
+    if not isinstance(data.get("unchecked_isolation", False), bool):
+        found = data["unchecked_isolation"]
+        raise ValueError(f"unchecked_isolation must be true or false, got {found!r}")
     counted = validate.integer(counted_steps=data["counted_steps"])
     epsilon, delta = claimed_number(data, "epsilon"), claimed_delta(data)
     stated, doubts = read_loss(data["loss"])
@@ -181,6 +184,7 @@ def _against_words(data: Mapping[str, Any], plan: Plan, file: str | None) -> lis
         adjacency=str(data["adjacency"]),
         stopped=(data["steps"], plan.steps) if data["stopped_at_budget"] else None,
         is_secure=data["is_secure"],
+        unchecked_isolation=data.get("unchecked_isolation", False),
         **unread,
     )
     return words.differences(said)
@@ -199,6 +203,8 @@ def _doubts(data: Mapping[str, Any], file: str | None) -> list[str]:
     found = []
     if not data["is_secure"]:
         found.append("its noise came from a seed: an experiment, not a promise")
+    if data.get("unchecked_isolation", False):
+        found.append("that no example gets into the gradient of another was not tested")
     if file is not None:
         found.append(
             f"not checked: the subspaces of its clipping, and its words about them, are in a file "

@@ -43,9 +43,8 @@ def check_collation(dataset: Any, collate: Collate, examples: int) -> None:
     for trial in range(_TRIALS):
         gone = set(source.sample(range(count), count // 2))
         kept = [i for i in range(count) if i not in gone]
-        company = [
-            items[source.choice(kept)] if i in gone else item for i, item in enumerate(items)
-        ]
+        others = {i: items[source.choice(kept)] for i in gone}
+        company = [others.get(i, item) for i, item in enumerate(items)]
         with same_draws(trial):
             one = _rows(collate(list(items)), count)
         with same_draws(trial):

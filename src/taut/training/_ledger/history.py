@@ -53,6 +53,7 @@ class RunHistory:
             checkpoint that holds them; such a stop costs no step.
         crashes: how many steps every other stop has cost: they count, and were taken again from
             the last checkpoint, or never.
+        unchecked_isolation: whether steps were taken without a test that examples are kept apart.
 
     **Guarantee**: if every update became visible only after `RunLedger.record` had returned,
     `steps` is at least the number of updates that ever did, whatever was killed in between, on a
@@ -66,6 +67,7 @@ class RunHistory:
     carried: Mapping[str, int] = field(default_factory=dict)
     interrupts: tuple[int, ...] = ()
     crashes: tuple[int, ...] = ()
+    unchecked_isolation: bool = False
     _ahead: int | None = field(default=None, compare=False, repr=False)
     """The number of the step that comes next if nothing is lost; None before the first."""
 
@@ -206,6 +208,8 @@ class RunHistory:
                 return self
             torn = validate.positive_integer(torn=entry["torn"])
             return self.counted(torn)._moved(torn)
+        if "unchecked_isolation" in entry:
+            return replace(self, unchecked_isolation=True)
         if "return" in entry:
             return self._ended(entry)
         if "include" in entry:

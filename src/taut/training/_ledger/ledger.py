@@ -166,6 +166,16 @@ class RunLedger:
                 self._history = self._history.including(missing)
         return sum(missing.values())
 
+    def note_unchecked_isolation(self) -> None:
+        """Write down that steps are taken without a test that examples are kept apart."""
+        with self._lock:
+            self._check_open()
+            if self._history.unchecked_isolation:
+                return
+            if self._file is not None:
+                self._append({"unchecked_isolation": True})
+            self._history = replace(self._history, unchecked_isolation=True)
+
     def close(self, *, interrupted_after: int | None = None) -> None:
         """Return the reserved steps that were not recorded, and let go of the file.
 

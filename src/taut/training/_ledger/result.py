@@ -35,6 +35,8 @@ class TrainingResult:
         loss: the privacy loss of all counted steps, to be added to other losses.
         is_secure: whether noise and batches came from a secure generator. If not, the promise is
             that of an experiment: whoever knows the seed can subtract the noise.
+        unchecked_isolation: whether steps were taken without a test that examples are kept apart;
+            the promise then holds if they are.
         dropped_examples: how often an example counted for nothing since its gradient was not
             finite, as far as this process has seen. It depends on the examples: it is in no file
             and no statement, and not for publication.
@@ -52,6 +54,7 @@ class TrainingResult:
     epsilon: Bounds
     loss: PrivacyLoss
     is_secure: bool
+    unchecked_isolation: bool = False
     dropped_examples: int = field(default=0, compare=False, repr=False)
     record: RunRecord | None = field(default=None, compare=False, repr=False)
 
@@ -82,6 +85,7 @@ class TrainingResult:
             epsilon=loss.epsilon_bounds(plan.delta),
             loss=loss,
             is_secure=is_secure,
+            unchecked_isolation=history.unchecked_isolation,
             dropped_examples=dropped_examples,
         )
 
@@ -120,6 +124,7 @@ class TrainingResult:
             upper=self.epsilon.upper,
             stopped=(self.steps, self.plan.steps) if self.stopped_at_budget else None,
             is_secure=self.is_secure,
+            unchecked_isolation=self.unchecked_isolation,
         )
         return str(words)
 
@@ -129,6 +134,7 @@ class TrainingResult:
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready description from which the promise can be recomputed."""
         mixed = {} if self.mixing is None else {"mixing": asdict(self.mixing)}
+        noted = {"unchecked_isolation": True} if self.unchecked_isolation else {}
         return {
             "schema": SCHEMA,
             "steps": self.steps,
@@ -139,6 +145,7 @@ class TrainingResult:
             "adjacency": str(self.adjacency),
             "sampler": self.sampler,
             "is_secure": self.is_secure,
+            **noted,
             "statement": self.statement,
             "plan": self.plan.to_dict(),
             "loss": self.loss.to_dict(),
@@ -173,6 +180,7 @@ class TrainingResult:
                 epsilon=loss.epsilon_bounds(plan.delta),
                 loss=loss,
                 is_secure=bool(data["is_secure"]),
+                unchecked_isolation=bool(data.get("unchecked_isolation", False)),
                 record=RunRecord.from_dict(data),
             )
         except (KeyError, TypeError) as error:

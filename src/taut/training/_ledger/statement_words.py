@@ -48,6 +48,7 @@ class TrainingWords:
         mixing: what it is called in words, and what it is compared with; None without.
         comparison: what another sampling would have promised; empty without.
         is_secure: whether the noise came from a secure generator.
+        unchecked_isolation: whether it was not tested that examples are kept apart.
         wording: 2, or 1 for statements that rounded the binary value of a float, 0.7 to 0.699999.
     """
 
@@ -65,6 +66,7 @@ class TrainingWords:
     mixing: tuple[str, Sequence[str]] | None = None
     comparison: str = ""
     is_secure: bool = True
+    unchecked_isolation: bool = False
     wording: int = 2
 
     @classmethod
@@ -120,6 +122,12 @@ class TrainingWords:
             yield f"For comparison: {self.comparison}.", True
         if not self.is_secure:
             yield "The noise came from a seed: this is an experiment, not a promise.", False
+        if self.unchecked_isolation:
+            yield (
+                "That no example gets into the gradient of another was not tested "
+                "(unchecked_isolation=True): the promise holds if it is so.",
+                False,
+            )
 
     def _rounded(self) -> tuple[str, str, str]:
         """Return lower bound, upper bound and noise, each rounded to its safe side."""

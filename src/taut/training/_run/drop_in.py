@@ -335,6 +335,8 @@ def _joined(
         is_mean=reduction == "mean",
         criterion=None if criterion is None else partial(per_example, criterion),
     )
+    if not gradient.schedule.active:
+        ledger.note_unchecked_isolation()
     private.follow(loader)
     loader.optimizer = private
     gradient.model.train()

@@ -83,6 +83,8 @@ class PrivateTrainer:
         device: where the model and batches are moved.
         generator: of choices and noise, by default the secure one.
         backend: of `PrivateGradient`.
+        unchecked_isolation: train without a test that model, loss and collate function keep
+            examples apart; statement and ledger repeat it.
         checkpoint_every: write a checkpoint after so many steps,
         checkpoint_seconds: and after so much time.
         log_private_metrics: write losses of private batches to `private.csv` in `run_dir`.
@@ -134,6 +136,7 @@ class PrivateTrainer:
         device: torch.device | str | None = None,
         generator: RandomSource | None = None,
         backend: Backend = "auto",
+        unchecked_isolation: bool = False,
         checkpoint_every: int | None = None,
         checkpoint_seconds: float = 60.0,
         log_private_metrics: bool = False,
@@ -166,6 +169,7 @@ class PrivateTrainer:
             expected_batch_size=plan.batch_size,
             generator=self._noise_bits,
             backend=backend,
+            unchecked_isolation=unchecked_isolation,
             copies=copies,
         )
         self._public = public
@@ -187,6 +191,7 @@ class PrivateTrainer:
             "max_physical_batch_size": examples_within(max_physical_batch_size, copies),
             "num_workers": num_workers,
             "collate_fn": collate_fn,
+            "unchecked_isolation": unchecked_isolation,
         }
         if num_workers:
             self._loading["worker_init_fn"] = leave_interrupts_to_parent
@@ -367,6 +372,8 @@ class PrivateTrainer:
     def _carried_out(self, loader: PrivateLoader, resume: str, interrupts: Interrupts) -> bool:
         """Take the steps that are left; return whether the run was stopped before the last."""
         self.ledger = self._files.ledger()
+        if self._loading["unchecked_isolation"]:
+            self.ledger.note_unchecked_isolation()
         began, stopped = None, False
         try:
             state = self._state(loader, self.ledger)

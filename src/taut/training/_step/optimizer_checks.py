@@ -122,10 +122,8 @@ def refuse_plateau(*optimizers: Optimizer) -> None:
     among all objects, which takes about as long as a step.
     """
     for holder in gc.get_referrers(*optimizers):
-        held = holder if isinstance(holder, ReduceLROnPlateau) else None
-        if isinstance(holder, dict) and {"patience", "cooldown", "optimizer"} <= holder.keys():
-            held = holder
-        if held is not None:
+        keys = holder.keys() if isinstance(holder, dict) else ()
+        if isinstance(holder, ReduceLROnPlateau) or {"patience", "cooldown"} <= set(keys):
             raise _follows_a_loss()
 
 

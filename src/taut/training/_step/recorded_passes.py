@@ -167,7 +167,7 @@ class RecordedPasses:
     def _test(self) -> None:
         """Run the batch of this step again in other company, if it is its turn."""
         call = self._call
-        if call is None or call.due is None:
+        if call is None or call.draws is None:
             return
         self._is_checking = True
         try:

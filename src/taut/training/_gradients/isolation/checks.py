@@ -144,16 +144,16 @@ class Isolation:
         if found.distance(alone, places, own)[0] <= _OF_SIZE:
             return
         # Another size draws other numbers: with the same ones for all, what remains?
-        with without_dropout(self.model), ConstantDraws():
+        with without_dropout(self.model), ConstantDraws():  # type: ignore[no-untyped-call]
             whole = self._again(inputs, targets, draws)
             alone = self._again(*part, draws)
         distance, where = whole.distance(alone, places, own)
         if distance <= _OF_SIZE:
             return
         try:
-            with in_double(self.model), without_dropout(self.model), ConstantDraws():
+            with in_double(self.model), without_dropout(self.model), ConstantDraws():  # type: ignore[no-untyped-call]
                 whole = self._again(doubled(inputs), doubled(targets), draws)
-                alone = self._again(*doubled(part), draws)
+                alone = self._again(doubled(part[0]), doubled(part[1]), draws)
         except (RuntimeError, TypeError):
             raise self._mixes(where) from None
         distance, where = whole.distance(alone, places, own)

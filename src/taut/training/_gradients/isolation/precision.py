@@ -33,7 +33,7 @@ def in_double(model: nn.Module) -> Iterator[None]:
             for tensor, data in kept:
                 tensor.data = data.double()
             torch.set_default_dtype(torch.float64)
-            with _Wide():
+            with _Wide():  # type: ignore[no-untyped-call]
                 yield
         finally:
             torch.set_default_dtype(default)
