@@ -32,28 +32,21 @@ def exchanged(values: Any, stays: Tensor, *, scaled: bool) -> Any:
     """
     batch = len(stays)
     kept, gone = stays.nonzero()[:, 0], (~stays).nonzero()[:, 0]
-    sources = kept[torch.arange(len(gone)) % len(kept)]
-    factors = torch.tensor(_FACTORS)[torch.arange(len(gone)) % len(_FACTORS)]
+    order, factors = torch.arange(batch), torch.ones(batch)
+    order[gone] = kept[torch.arange(len(gone)) % len(kept)]
+    factors[gone] = torch.tensor(_FACTORS)[torch.arange(len(gone)) % len(_FACTORS)]
 
     def other(value: Any) -> Any:
-        if isinstance(value, Tensor) and value.dim() and len(value) == batch:
-            taken = value.detach()[sources.to(value.device)]
-            if scaled and value.is_floating_point():
-                shape = -1, *[1] * (value.dim() - 1)
-                taken = taken * factors.to(value).view(shape)
-            made = value.detach().clone()
-            made[gone.to(value.device)] = taken
-            return made
-        if isinstance(value, list) and len(value) == batch and not _has_tensors(value):
-            made_list = list(value)
-            for place, source in zip(gone.tolist(), sources.tolist(), strict=True):
-                made_list[place] = value[source]
-            return made_list
-        return value
+        if isinstance(value, list) and len(value) == batch:
+            return [value[place] for place in order.tolist()]
+        if not isinstance(value, Tensor) or not value.dim() or len(value) != batch:
+            return value
+        taken = value.detach()[order.to(value.device)]
+        if scaled and value.is_floating_point():
+            return taken * factors.to(value).view(-1, *[1] * (value.dim() - 1))
+        return taken
 
-    return pytree.tree_map(
-        other, values, is_leaf=lambda x: isinstance(x, list) and not _has_tensors(x)
-    )
+    return pytree.tree_map(other, values, is_leaf=_is_list_of_values)
 
 
 def is_other(one: Any, two: Any) -> bool:
@@ -74,5 +67,6 @@ def rows_of(values: Any, places: Tensor, batch: int) -> Any:
     return pytree.tree_map(taken, values)
 
 
-def _has_tensors(values: list[Any]) -> bool:
-    return any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(values))
+def _is_list_of_values(value: Any) -> bool:
+    leaves = pytree.tree_leaves(value) if isinstance(value, list) else [torch.empty(0)]
+    return not any(isinstance(leaf, Tensor) for leaf in leaves)

@@ -21,6 +21,6 @@ def structure_of(model: nn.Module) -> tuple[Any, ...]:
     found: list[Any] = [tuple(getattr(of_all, name, {}).values()) for name in _GLOBAL]
     for module in model.modules():
         own = vars(module)
-        found.append((module, type(module).forward, own.get("forward"), own["training"]))
-        found.extend(tuple(own[name].values()) for name in _HOOKS if own[name])
+        found.append((module, type(module).forward, own.get("forward"), module.training))
+        found.extend(tuple(hooks.values()) for name in _HOOKS if (hooks := own.get(name)))
     return tuple(found)
