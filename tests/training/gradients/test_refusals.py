@@ -228,7 +228,7 @@ def test_shared_positions_of_the_size_of_the_batch_are_refused():
 
 
 @pytest.mark.parametrize("shape", [(5,), (1, 5)])
-def test_shared_positions_are_refused_with_the_way_out(shape):
+def test_shared_positions_are_recorded_and_refused_elsewhere_with_the_way_out(shape):
     class Positions(nn.Module):
         def __init__(self, expanded):
             super().__init__()
@@ -241,10 +241,10 @@ def test_shared_positions_are_refused_with_the_way_out(shape):
             return self.words(tokens) + self.positions(places)
 
     tokens = torch.randint(0, 9, (3, 5))
+    model = Positions(expanded=False)
     with pytest.raises(UnsoundConfiguration, match=r"'positions' .*expanded to the batch"):
-        engine(Positions(expanded=False), backend="bookkeeping").accumulate_batch(
-            tokens, None, squares
-        )
+        engine(model, backend="bookkeeping").accumulate(lambda: squares(model(tokens), None))
+    assert_as_loop(Positions(expanded=False), tokens, backend="bookkeeping")
     assert_as_loop(Positions(expanded=True), tokens)
     assert_as_loop(Positions(expanded=False), tokens, backend="materialised")
 
@@ -280,7 +280,7 @@ def test_packed_sequence_is_refused():
         engine(model).accumulate(lambda: model(packed)[1][0].sum(1))
 
 
-def test_random_layer_without_a_rule_is_refused():
+def test_random_layer_without_a_rule_is_not_recorded():
     class Noisy(nn.Module):
         def __init__(self):
             super().__init__()
@@ -290,7 +290,10 @@ def test_random_layer_without_a_rule_is_refused():
             return functional.dropout(x * self.gain, 0.5)
 
     with pytest.raises(UnsoundConfiguration, match=r"Noisy .* backend='materialised'"):
-        engine(nn.Sequential(Noisy())).accumulate_batch(X, None, squares)
+        engine(nn.Sequential(Noisy()), backend="bookkeeping").accumulate_batch(X, None, squares)
+    private = engine(nn.Sequential(Noisy()))
+    private.accumulate_batch(X, None, squares)
+    assert private.backend == "materialised"
 
 
 class Positioned(nn.Module):
@@ -323,7 +326,7 @@ def test_what_cannot_be_recorded_is_materialised(build, shape):
 
 
 class Tokens(nn.Module):
-    """Adds a table of positions that has no axis of examples."""
+    """Adds a table of positions that has no axis of examples, in a shape that cannot be widened."""
 
     def __init__(self):
         super().__init__()
@@ -331,18 +334,19 @@ class Tokens(nn.Module):
         self.last = nn.Linear(6, 3)
 
     def forward(self, x):
-        return self.last(x + self.positions(torch.arange(x.shape[1])))
+        table = self.positions(torch.arange(x.shape[1])).view(x.shape[1], 6)
+        return self.last(x + table)
 
 
 def test_layer_without_examples_changes_the_back_end(caplog):
     model, x = Tokens().double(), torch.randn(4, 5, 6, dtype=torch.float64)
     with caplog.at_level("INFO"):
         assert_as_loop(model, x)
-    assert caplog.text.count("'positions'") == 1
+    assert caplog.text.count("one by one from now on") == 1
     private = engine(model)
     private.accumulate_batch(x, None, squares)
     assert private.backend == "materialised"
-    with pytest.raises(UnsoundConfiguration, match="'positions'"):
+    with pytest.raises(RuntimeError, match="invalid for input"):
         engine(model, backend="bookkeeping").accumulate_batch(x, None, squares)
     with pytest.raises(UnsoundConfiguration, match="'positions'"):
         engine(model).accumulate(lambda: squares(model(x), None))

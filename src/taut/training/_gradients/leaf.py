@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from taut.errors import UnsoundConfiguration
 from taut.training._gradients.layers.records import Record, Rows
 
-__all__ = ["Arguments", "LeafCall", "is_leaf", "quiet"]
+__all__ = ["Arguments", "LeafCall", "is_leaf", "opened", "quiet"]
 
 
 def is_leaf(module: nn.Module) -> bool:
@@ -59,11 +59,29 @@ class LeafCall:
             return output
         if leaves[places[0]].dim() > 0:
             self._known.observe(self._given, len(leaves[places[0]]))
+        if len(places) == 1:
+            leaves[places[0]] = self._watched(leaves[places[0]], use)
+            return pytree.tree_unflatten(leaves, structure)
         anchor = torch.empty(0, device=leaves[places[0]].device, requires_grad=True)
         passed = _Through.apply(use, anchor, *(leaves[i] for i in places))  # type: ignore[no-untyped-call]
         for i, value in zip(places, passed, strict=True):
             leaves[i] = value
         return pytree.tree_unflatten(leaves, structure)
+
+    def _watched(self, value: Tensor, use: Callable[[tuple[Tensor, ...]], None]) -> Tensor:
+        """Return the only output, which may be changed in place afterwards."""
+        if value.requires_grad:
+            # A view of its own: other uses of what was only handed on are not the layer's.
+            own = value.view_as(value) if any(value is x for x in self._given) else value
+        else:
+            own = opened(value.clone() if value._is_view() or self._has(value) else value)
+        own.register_hook(lambda grads: use((grads,)))
+        return own
+
+    def _has(self, value: Tensor) -> bool:
+        """Whether a value has its memory in common with an argument."""
+        place = value.untyped_storage().data_ptr()
+        return any(x.untyped_storage().data_ptr() == place for x in self.tensors)
 
     def records(self, grads: tuple[Tensor, ...]) -> Iterator[Record]:
         """Yield the gradients of every parameter, by a vector-Jacobian product per example."""
@@ -108,6 +126,26 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="There is a performance drop")
         yield
+
+
+class _Open(torch.autograd.Function):
+    """Lets gradients reach a value that needs none itself."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, output: Tensor, _: Tensor) -> Tensor:
+        ctx.mark_dirty(output)
+        return output
+
+    @staticmethod
+    def backward(_: FunctionCtx, *__: Tensor) -> tuple[None, None]:
+        return None, None
+
+
+def opened(output: Tensor) -> Tensor:
+    """Return a value that needs no gradient itself, so that gradients reach it."""
+    anchor = torch.empty(0, device=output.device, requires_grad=True)
+    result: Tensor = _Open.apply(output, anchor)  # type: ignore[no-untyped-call]
+    return result
 
 
 class _Through(torch.autograd.Function):

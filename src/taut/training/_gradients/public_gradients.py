@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from taut._base.public_vectors import Rows
-from taut.training._gradients.materialised import Materialised
+from taut.training._gradients.apart.materialised import Materialised
 from taut.training._gradients.suitable import check_model
 from taut.training._tensors.examples import LossFunction
 

@@ -15,7 +15,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from taut._base import validate
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["check_model", "replace_batchnorm"]
+__all__ = ["check_model", "replace_batchnorm", "train_mode"]
 
 
 def check_model(model: nn.Module) -> None:
@@ -39,27 +39,43 @@ def check_model(model: nn.Module) -> None:
     problems = [
         f"{type(module).__name__} {name or '(the model)'!r} {problem}"
         for name, module in model.named_modules()
-        for problem in _problems(module)
+        for problem in _problems(module, is_fixed=model.training and not module.training)
     ]
     if problems:
         raise UnsoundConfiguration("; ".join(problems))
 
 
-def _problems(module: nn.Module) -> Iterator[str]:
+def _problems(module: nn.Module, *, is_fixed: bool) -> Iterator[str]:
     if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
         yield "has no parameters yet; run the model once on some input before training"
     elif isinstance(module, _InstanceNorm):
         if module.track_running_stats:
             yield "keeps statistics of examples; make it with track_running_stats=False"
     elif isinstance(module, _BatchNorm):
+        if not is_fixed or module.running_mean is None:
+            yield (
+                "normalises over the examples of a batch, so that no example's gradient is its "
+                "own; use taut.training.replace_batchnorm(model), before the optimizer is made, or "
+                "keep its statistics as they are: eval() of this layer after every model.train()"
+            )
+    elif isinstance(module, torch.jit.ScriptModule):
         yield (
-            "normalises over the examples of a batch, so that no example's gradient is its own; "
-            "use taut.training.replace_batchnorm(model), before the optimizer is made"
+            "is compiled by TorchScript, whose calls cannot be recorded; train the module that was "
+            "scripted, and script it afterwards"
         )
     elif isinstance(module, nn.Embedding | nn.EmbeddingBag):
         for option in ("max_norm", "scale_grad_by_freq", "sparse"):
             if getattr(module, option):
                 yield f"has {option}={getattr(module, option)!r}, which is not supported; leave out"
+
+
+def train_mode(model: nn.Module) -> None:
+    """Put a model into training mode, but for batch normalisation whose statistics are fixed."""
+    fixed = [m for m in model.modules() if isinstance(m, _BatchNorm) and not m.training]
+    kept = fixed if model.training else []
+    model.train()
+    for module in kept:
+        module.eval()
 
 
 def replace_batchnorm(model: nn.Module, *, most_groups: int = 32) -> nn.Module:

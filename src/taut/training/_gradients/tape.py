@@ -16,14 +16,13 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx
-from torch.utils.hooks import RemovableHandle
+from torch.utils import _pytree as pytree
 
 from taut.errors import UnsoundConfiguration
-from taut.training._gradients.layers.records import Record, merged
+from taut.training._gradients.layers.records import Record, Rows, merged
 from taut.training._gradients.layers.rewrites import Rewrite, rewrite_for
 from taut.training._gradients.layers.rules import Rule, rule_for
-from taut.training._gradients.leaf import Arguments, LeafCall, is_leaf
+from taut.training._gradients.leaf import Arguments, LeafCall, is_leaf, opened
 from taut.training._gradients.stray_parameters import watched
 from taut.training._gradients.unchanged_state import State
 from taut.training._tensors.numbers import in_full_precision
@@ -50,6 +49,8 @@ class _Layer:
     module: nn.Module
     rule: Rule | None = None
     rewrite: Rewrite | None = None
+    broadcast: tuple[str, ...] = ()
+    """Parameters that all examples share along a first axis of one, to be had by every example."""
 
     @property
     def device_type(self) -> str:
@@ -74,13 +75,34 @@ class Tape:
         self._copies = copies
         self._layers = list(_layers(model))
         self._parameters = list(model.parameters())
+        self._broadcast: dict[tuple[str, str], nn.Parameter] = {
+            (layer.name, name): getattr(layer.module, name)
+            for layer in self._layers
+            for name in layer.broadcast
+        }
         self._state = State(model)
         self._calls: Counter[str] = Counter()
         self._arguments: dict[tuple[str, int], Arguments] = {}
         self._records: dict[Tensor, list[tuple[str, Record]]] = {}
         self._waiting: list[Callable[[], None]] = []
+        self._batch: int | None = None
+        self._shared: set[tuple[str, int]] = set()
+        self._is_learning = False
         self._is_recording = False
         self._was_watched = False
+
+    @contextmanager
+    def learning(self) -> Iterator[None]:
+        """Find out inside which calls of layers are the same for all examples.
+
+        Those are given to every example as its own. Only passes that are compared with plain
+        autograd may show it: afterwards a call of that kind at another place is refused.
+        """
+        self._is_learning = True
+        try:
+            yield
+        finally:
+            self._is_learning = False
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -91,7 +113,11 @@ class Tape:
         self.clear()
         self._calls.clear()
         parameters = [p for p in self._parameters if p.requires_grad]
-        hooks = [self._attached(layer) for layer in self._layers]
+        hooks = [self._attached(layer) for layer in self._layers if not layer.broadcast]
+        enter = self._model.register_forward_pre_hook(
+            lambda _, args, kwargs: self.enter(args, kwargs), with_kwargs=True
+        )
+        hooks.append(enter.remove)
         watch = nullcontext() if self._was_watched else watched(self._model, self._owners())
         for parameter in parameters:
             parameter.requires_grad_(False)
@@ -99,15 +125,15 @@ class Tape:
         self._is_recording = True
         try:
             with self._state.unchanged(), watch:
-                yield
+                try:
+                    yield
+                finally:
+                    self._leave()
             self._was_watched = True
         finally:
-            self._is_recording = False
-            for layer, hook in zip(self._layers, hooks, strict=True):
-                if hook is None:
-                    del vars(layer.module)["forward"]
-                else:
-                    hook.remove()
+            self._is_recording, self._batch = False, None
+            for detach in hooks:
+                detach()
             for parameter in parameters:
                 parameter.requires_grad_(True)
 
@@ -141,18 +167,63 @@ class Tape:
     def _owners(self) -> dict[Tensor, list[nn.Module]]:
         owners: dict[Tensor, list[nn.Module]] = {}
         for layer in self._layers:
+            if layer.broadcast:  # the module has copies of them: no use of them is recorded
+                owners |= {self._broadcast[layer.name, name]: [] for name in layer.broadcast}
+                continue
             for parameter in layer.module.parameters():
                 if parameter.requires_grad:
                     owners.setdefault(parameter, []).append(layer.module)
         return owners
 
-    def _attached(self, layer: _Layer) -> RemovableHandle | None:
+    def enter(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Take note of the number of examples, if all that the model was given agrees on it.
+
+        Calls of the model inside of a recording do so; one that began before has to say so.
+        """
+        leaves = pytree.tree_leaves((args, kwargs))
+        sizes = {len(x) for x in leaves if isinstance(x, Tensor) and x.dim() > 0}
+        self._batch = sizes.pop() if len(sizes) == 1 else None
+        for layer in self._layers:
+            for name in layer.broadcast:
+                layer.module._parameters[name] = self._own_copies(layer, name)
+
+    def _leave(self) -> None:
+        for layer in self._layers:
+            for name in layer.broadcast:
+                layer.module._parameters[name] = self._broadcast[layer.name, name]
+
+    def _attached(self, layer: _Layer) -> Callable[[], None]:
+        """Attach to a layer, and return what detaches."""
         if layer.rewrite is not None:
             tap = partial(self._tap, layer)
             vars(layer.module)["forward"] = partial(layer.rewrite, layer.module, tap)
-            return None
+            return partial(vars(layer.module).pop, "forward")
         hook = self._leaf_hook(layer) if layer.rule is None else self._hook(layer, layer.rule)
-        return layer.module.register_forward_hook(hook, with_kwargs=True, prepend=True)
+        return layer.module.register_forward_hook(hook, with_kwargs=True, prepend=True).remove
+
+    def _own_copies(self, layer: _Layer, name: str) -> Any:
+        """Return a parameter that is broadcast to examples, with one row for each of them."""
+        parameter = self._broadcast[layer.name, name]
+        if self._batch is None:
+            return parameter
+
+        def records(grads: Tensor) -> Iterator[Record]:
+            yield Rows(parameter, grads)
+
+        copies = parameter.detach().repeat(self._batch, *[1] * (parameter.dim() - 1))
+        return self._tap(layer, copies, records)
+
+    def _is_shared(self, layer: _Layer, inputs: Tensor) -> bool:
+        """Whether a call is of something that all examples share, such as their positions."""
+        place = layer.name, self._calls[layer.name]
+        self._calls[layer.name] += 1
+        batch, rows = self._batch, len(inputs) if inputs.dim() else 0
+        if batch is None or batch == 1 == rows:
+            return False
+        is_row = rows == 1 or (inputs.dim() == 1 and isinstance(layer.module, nn.Embedding))
+        if self._is_learning and is_row and rows != batch:
+            self._shared.add(place)
+        return is_row and place in self._shared
 
     def _hook(self, layer: _Layer, rule: Rule) -> Any:
         def keep(
@@ -160,6 +231,9 @@ class Tape:
         ) -> Tensor:
             inputs, *_ = (*args, *kwargs.values())  # what else there is says no more than sizes
             kept = inputs.detach()
+            if torch.is_grad_enabled() and self._is_shared(layer, kept):
+                inputs, output = (_for_each(value, kept, self._batch) for value in (kept, output))
+                kept = inputs
 
             def records(grads: Tensor) -> Iterator[Record]:
                 if len(kept) != len(grads):
@@ -180,7 +254,7 @@ class Tape:
     ) -> Tensor:
         if not torch.is_grad_enabled():
             return value
-        opened = value if value.requires_grad else _opened(value)
+        tapped = value if value.requires_grad else opened(value)
         versions = [(given, given._version) for given in (x.detach() for x in inputs)]
         held = [(records, versions)]
 
@@ -192,8 +266,8 @@ class Tape:
                     raise _changed_in_place(layer)
             self._keep(layer, partial(turn, _precise(grads)))
 
-        opened.register_hook(use)
-        return opened
+        tapped.register_hook(use)
+        return tapped
 
     def _leaf_hook(self, layer: _Layer) -> Any:
         def keep(
@@ -255,23 +329,11 @@ def tape_for(model: nn.Module, backend: Backend, copies: int) -> Tape | None:
         return None
 
 
-class _Open(torch.autograd.Function):
-    """Lets gradients reach a value that needs none itself."""
-
-    @staticmethod
-    def forward(ctx: FunctionCtx, output: Tensor, _: Tensor) -> Tensor:
-        ctx.mark_dirty(output)
-        return output
-
-    @staticmethod
-    def backward(_: FunctionCtx, *__: Tensor) -> tuple[None, None]:
-        return None, None
-
-
-def _opened(output: Tensor) -> Tensor:
-    anchor = torch.empty(0, device=output.device, requires_grad=True)
-    opened: Tensor = _Open.apply(output, anchor)  # type: ignore[no-untyped-call]
-    return opened
+def _for_each(value: Tensor, inputs: Tensor, batch: int | None) -> Tensor:
+    """Return something that all examples share with a row for every example."""
+    assert batch is not None
+    rows = value if inputs.dim() > 1 else value[None]
+    return rows.detach().repeat(batch, *[1] * (rows.dim() - 1))
 
 
 def _precise(grads: Tensor) -> Tensor:
@@ -290,6 +352,9 @@ def _layers(model: nn.Module) -> Iterator[_Layer]:
             yield _Layer(name, module, rewrite=rewrite)
         elif rule is not None or is_leaf(module):
             yield _Layer(name, module, rule=rule)
+        elif _is_broadcast(module):
+            own = (n for n, p in module.named_parameters(recurse=False) if p.requires_grad)
+            yield _Layer(name, module, broadcast=tuple(own))
         else:
             raise UnsoundConfiguration(
                 f"{type(module).__name__} {name or '(the model)'!r} has parameters of its own "
@@ -303,6 +368,16 @@ def _has_own(module: nn.Module) -> bool:
     """Whether a module has trainable parameters that its children do not have."""
     attention = isinstance(module, nn.MultiheadAttention)
     return any(p.requires_grad for p in module.parameters(recurse=attention))
+
+
+def _is_broadcast(module: nn.Module) -> bool:
+    """Whether a module's own parameters look as if they were broadcast to examples.
+
+    Class tokens and positions have a first axis of one. That they are broadcast along it, the first
+    batch must show.
+    """
+    own = [p for p in module.parameters(recurse=False) if p.requires_grad]
+    return all(p.dim() > 1 and len(p) == 1 for p in own) and not hasattr(module, "parametrizations")
 
 
 def _not_examples(name: str, found: int, batch: int) -> NotExamples:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 
 from taut.errors import UnsoundConfiguration
+from taut.training._gradients.layers.spectral_norm import settled_norms
 
 __all__ = ["State"]
 
@@ -20,6 +21,7 @@ class State:
     """
 
     def __init__(self, model: nn.Module) -> None:
+        self._model = model
         self._modules = list(model.named_modules())
         self._were_values_compared = False
 
@@ -29,19 +31,20 @@ class State:
 
         The first pass compares all values, since what is written through `data` leaves no trace.
         """
-        before = dict(self._tensors())
-        versions = {place: tensor._version for place, tensor in before.items()}
-        whole = not self._were_values_compared
-        values = {p: tensor.detach().clone() for p, tensor in before.items()} if whole else {}
-        yield
-        after = dict(self._tensors())
-        for place in before | after:
-            tensor = after.get(place)
-            if tensor is None or tensor is not before.get(place):
-                raise _changed(place)
-            if tensor._version != versions[place] or (whole and _differ(tensor, values[place])):
-                raise _changed(place)
-        self._were_values_compared = True
+        with settled_norms(self._model):
+            before = dict(self._tensors())
+            versions = {place: tensor._version for place, tensor in before.items()}
+            whole = not self._were_values_compared
+            values = {p: tensor.detach().clone() for p, tensor in before.items()} if whole else {}
+            yield
+            after = dict(self._tensors())
+            for place in before | after:
+                tensor = after.get(place)
+                if tensor is None or tensor is not before.get(place):
+                    raise _changed(place)
+                if tensor._version != versions[place] or (whole and _differ(tensor, values[place])):
+                    raise _changed(place)
+            self._were_values_compared = True
 
     def _tensors(self) -> Iterator[tuple[tuple[str, str], Tensor]]:
         for module_name, module in self._modules:

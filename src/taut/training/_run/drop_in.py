@@ -19,6 +19,7 @@ from taut.training._clipping.clipping import Clipping
 from taut.training._data.loader import MicroBatch, PrivateLoader
 from taut.training._data.loader_batches import LoaderBatches
 from taut.training._data.per_example_loss import per_example
+from taut.training._gradients.suitable import train_mode
 from taut.training._ledger.ledger import RunLedger
 from taut.training._noise.generators import split
 from taut.training._plan.plan import Plan
@@ -294,7 +295,7 @@ def _gradient(
         noise=plan.noise(sizes),
         expected_batch_size=plan.batch_size if reduction == "mean" else 1.0,
         generator=noise,
-        backend="bookkeeping",
+        backend="auto",
         unchecked_isolation=unchecked,
     )
 
@@ -339,7 +340,7 @@ def _joined(
         ledger.note_unchecked_isolation()
     private.follow(loader)
     loader.optimizer = private
-    gradient.model.train()
+    train_mode(gradient.model)
     return private
 
 

@@ -22,6 +22,7 @@ from taut.training._data.augmentation import Augment, Augmentation, examples_wit
 from taut.training._data.batches import LabelRange, check_finite, inputs_and_targets
 from taut.training._data.loader import MicroBatch, PrivateLoader
 from taut.training._data.recognised_loss import recognised
+from taut.training._gradients.suitable import train_mode
 from taut.training._gradients.tape import Backend
 from taut.training._ledger.ledger import RunLedger
 from taut.training._ledger.record import RunRecord
@@ -264,7 +265,7 @@ class PrivateTrainer:
         self._prepare(dataset)
         most, collate = (self._loading[n] for n in ("max_physical_batch_size", "collate_fn"))
         batch = first_examples(dataset, self.plan.batch_size, most, collate)
-        self.model.train()
+        train_mode(self.model)
         with torch.random.fork_rng():
             self._renew_clipping()
             try:
@@ -397,7 +398,7 @@ class PrivateTrainer:
             )
 
     def _train(self, state: RunState, interrupts: Interrupts) -> bool:
-        self.model.train()
+        train_mode(self.model)
         self._gradient.discard()
         self._renew_clipping()
         audience = Audience(self, self._callbacks, self.plan, state.ledger, progress=self._progress)

@@ -15,13 +15,16 @@ from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
 from taut.training._clipping.clipping import Clipping
+from taut.training._gradients.apart.checks import check_apart, check_instead
+from taut.training._gradients.apart.example_calls import ExampleCalls
+from taut.training._gradients.apart.materialised import Materialised
 from taut.training._gradients.copies import MeanOverCopies, OnCopies, check_copies
 from taut.training._gradients.isolation.checks import Isolation, Run
 from taut.training._gradients.isolation.draws import Draws
 from taut.training._gradients.isolation.schedule import Schedule
 from taut.training._gradients.isolation.sketch import Sketch
 from taut.training._gradients.layers.records import Record
-from taut.training._gradients.materialised import Materialised
+from taut.training._gradients.layers.spectral_norm import settled_norms
 from taut.training._gradients.self_check import check_examples, check_losses, sum_of_squares
 from taut.training._gradients.suitable import check_model
 from taut.training._gradients.tape import Backend, NotExamples, Tape, tape_for
@@ -120,7 +123,7 @@ class PrivateGradient:
         with self._reduction.whole() as parameters:
             self._names: dict[Tensor, str] = {p: name for name, p in parameters.items()}
             self._copies = validate.positive_integer(copies=copies)
-            self._tape = tape_for(self.model, backend, self._copies)
+            self._tape: Tape | ExampleCalls | None = tape_for(self.model, backend, self._copies)
         self._parameters: list[Tensor] = list(self._names)
         self.clipping = clipping
         groups = clipping.groups(list(self._names.values()))
@@ -187,11 +190,11 @@ class PrivateGradient:
     @property
     def backend(self) -> Backend:
         """The back end that is used."""
-        return "materialised" if self._tape is None else "bookkeeping"
+        return "bookkeeping" if isinstance(self._tape, Tape) else "materialised"
 
     @property
-    def tape(self) -> Tape:
-        """The tape of the book-keeping back end."""
+    def tape(self) -> Tape | ExampleCalls:
+        """What records passes: the tape of the book-keeping back end, or calls by example."""
         if self._tape is None:
             raise UnsoundConfiguration(
                 "this model is served by the materialised back end, which needs the inputs and "
@@ -213,6 +216,10 @@ class PrivateGradient:
         if batch == 0:
             return torch.zeros(0, device=self._sum.device)
         losses = self._of_examples(inputs, loss_fn)
+        if self._to_check:
+            check_model(self.model)
+            with settled_norms(self.model):
+                self._check_recording(inputs, targets, losses)
         if self._tape is None:
             return self._write_out(inputs, targets, losses)
         try:
@@ -228,8 +235,6 @@ class PrivateGradient:
     def _recorded(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
         batch = batch_size(inputs)
         due = self.schedule.due(batch)
-        if self._to_check:
-            self._check_recording(inputs, targets, loss_fn)
         draws = Draws(self.model) if due else None
         self._keeps_sketch = due is not None
         losses = self.accumulate(lambda: loss_fn(apply(self._called, inputs), targets))
@@ -311,8 +316,8 @@ class PrivateGradient:
                 f"losses must be one per example, got shape {tuple(values.shape)}; use "
                 "reduction='none' and sum over all axes but the first"
             )
-        if self._to_check and len(values):
-            check_losses(self.tape, self._names, values)
+        if self._to_check and len(values) and isinstance(self._tape, Tape):
+            check_losses(self._tape, self._names, values)
             self._to_check = len(values) < 2
         if len(values):
             torch.autograd.backward(values.sum())
@@ -377,19 +382,45 @@ class PrivateGradient:
             UnsoundConfiguration: if gradients differ, naming the parameter.
         """
         loss = self._of_examples(inputs, sum_of_squares if loss_fn is None else loss_fn)
-        self._check_recording(inputs, targets, loss)
-        if batch_size(inputs) < 2 or not self.schedule.active:
-            return
-        draws, run = Draws(self.model), partial(self._run, loss)
-        with draws.again():
-            found = run(inputs, targets)
-        Isolation(self.model, self._names, run).check(inputs, targets, found, draws, whole=True)
+        check_model(self.model)
+        with settled_norms(self.model):
+            self._check_recording(inputs, targets, loss)
+            tape = self._tape
+            if not isinstance(tape, Tape) or batch_size(inputs) < 2 or not self.schedule.active:
+                return
+            draws, run = Draws(self.model), partial(self._run, loss)
+            with draws.again():
+                found = run(inputs, targets)
+            Isolation(self.model, self._names, run).check(inputs, targets, found, draws, whole=True)
 
     def _check_recording(self, inputs: Any, targets: Any, loss: LossFunction) -> None:
-        check_examples(
-            self.model, self.tape, self._names, inputs, targets, loss, forward=self._called
-        )
+        if isinstance(self._tape, Tape):
+            self._check_tape(self._tape, inputs, targets, loss)
+        else:
+            self._check_apart(inputs)
         self._to_check = self._to_check and batch_size(inputs) < 2
+
+    def call_by_example(self) -> ExampleCalls:
+        """Change to calls of the model with one example each, and return what records them."""
+        self._tape = ExampleCalls(self.model)
+        return self._tape
+
+    def _check_tape(self, tape: Tape, inputs: Any, targets: Any, loss: LossFunction) -> None:
+        names = self._names
+        try:
+            with tape.learning():
+                check_examples(self.model, tape, names, inputs, targets, loss, forward=self._called)
+        except (UnsoundConfiguration, RuntimeError) as problem:
+            if not self._may_change:
+                raise
+            calls, called = ExampleCalls(self.model), partial(apply, self._called)
+            check_instead(problem, self.model, calls, names, inputs, called)
+            self._tape = None
+
+    def _check_apart(self, inputs: Any) -> None:
+        calls = ExampleCalls(self.model)
+        called = partial(apply, self._called)
+        check_apart(self.model, calls, self._names, inputs, called)
 
     @torch.no_grad()
     def finish(self) -> None:

@@ -6,18 +6,24 @@ import sys
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from taut.errors import UnsoundConfiguration
+from taut.training._gradients.apart.checks import check_apart, check_instead
+from taut.training._gradients.apart.example_calls import ExampleCalls
 from taut.training._gradients.isolation.draws import Draws
 from taut.training._gradients.isolation.sketch import Sketch
+from taut.training._gradients.layers.spectral_norm import settled_norms
 from taut.training._gradients.self_check import check_examples
+from taut.training._gradients.suitable import check_model
+from taut.training._gradients.tape import Tape
 from taut.training._step.loop_loss import Criterion, LoopLoss
 from taut.training._step.private_gradient import PrivateGradient
-from taut.training._tensors.examples import batch_size
+from taut.training._tensors.examples import apply, batch_size
 
 __all__ = ["RecordedPasses", "check_detached"]
 
@@ -72,7 +78,7 @@ class RecordedPasses:
         model = gradient.model
         check_detached(model)
         self._gradient = gradient
-        self._tape = gradient.tape
+        self._tape = gradient.tape if gradient.backend == "bookkeeping" else self._by_example()
         self._is_mean = is_mean
         self._open: AbstractContextManager[None] | None = None
         self._size: int | None = None
@@ -81,10 +87,11 @@ class RecordedPasses:
         self._loss = LoopLoss(criterion, is_mean=is_mean) if gradient.schedule.active else None
         self._is_absorbed = False
         self._is_checked = False
+        self._is_late = False  # whether the call that goes on began before it was taken apart
         self._is_checking = False
         self._hooks = [
             model.register_forward_pre_hook(_Hook(self._enter), with_kwargs=True),
-            model.register_forward_hook(_Hook(self._leave), always_call=True),
+            model.register_forward_hook(_Hook(self._leave), with_kwargs=True, always_call=True),
         ]
         _ATTACHED.add(model)
 
@@ -117,6 +124,8 @@ class RecordedPasses:
         """Leave the model as it was."""
         for hook in self._hooks:
             hook.remove()
+        if isinstance(self._tape, ExampleCalls):
+            self._tape.detach()
         _ATTACHED.discard(self._gradient.model)
 
     def _absorb(self) -> None:
@@ -152,17 +161,29 @@ class RecordedPasses:
             self._call = _Call(self._gradient, {"args": args, "kwargs": kwargs}, self._size)
         opened = self._tape.recording()
         opened.__enter__()
+        self._tape.enter(args, kwargs)
         self._open = opened
 
-    def _leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-        del module, args
+    def _leave(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> Any:
         if self._open is None or self._is_checking:
             return None
+        if self._is_late and sys.exc_info()[0] is None:
+            output = self._again(module, args, kwargs)
         opened, self._open = self._open, None
         opened.__exit__(*sys.exc_info())
         if self._loss is None or self._call is None or output is None:
-            return None
+            return output
         return self._loss.through(output, self._call.inputs, self._batch, self._call.size)
+
+    def _again(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the module, whose first call showed how to record it, once more with its batch."""
+        self._is_late, self._is_checking = False, True
+        try:
+            return module(*args, **kwargs)
+        finally:
+            self._is_checking = False
 
     def _test(self) -> None:
         """Run the batch of this step again in other company, if it is its turn."""
@@ -197,13 +218,38 @@ class RecordedPasses:
         names: dict[Tensor, str] = {p: n for n, p in module.named_parameters() if p.requires_grad}
         forward: Any = lambda args, kwargs: module(*args, **kwargs)  # noqa: E731
         inputs = {"args": args, "kwargs": kwargs}
+        check_model(module)
         self._is_checking = True
         try:
-            check_examples(module, self._tape, names, inputs, forward=forward)
+            with settled_norms(module):
+                if isinstance(self._tape, Tape):
+                    self._tape = self._checked_tape(self._tape, names, inputs, forward)
+                if isinstance(self._tape, ExampleCalls):
+                    check_apart(module, self._tape, names, inputs, partial(apply, forward))
         finally:
             self._is_checking = False
         self._tape.clear()
         self._is_checked = batch_size(inputs) > 1  # one example alone cannot be compared
+
+    def _checked_tape(
+        self, tape: Tape, names: dict[Tensor, str], inputs: Any, forward: Any
+    ) -> Tape | ExampleCalls:
+        """Return the tape, or calls by example for a model that it cannot record."""
+        model = self._gradient.model
+        try:
+            with tape.learning():
+                check_examples(model, tape, names, inputs, forward=forward)
+        except (UnsoundConfiguration, RuntimeError) as problem:
+            calls = ExampleCalls(model)
+            check_instead(problem, model, calls, names, inputs, partial(apply, forward))
+            self._is_late = True
+            return self._by_example()
+        return tape
+
+    def _by_example(self) -> ExampleCalls:
+        calls = self._gradient.call_by_example()
+        calls.attach()
+        return calls
 
 
 class _Call:

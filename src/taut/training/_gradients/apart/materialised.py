@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,9 +17,11 @@ from taut.training._gradients.layers.records import Record, Rows
 from taut.training._gradients.layers.rewrites import rewritten
 from taut.training._gradients.leaf import quiet
 from taut.training._gradients.unchanged_state import State
-from taut.training._tensors.examples import LossFunction, apply, batch_size
+from taut.training._tensors.examples import LossFunction, apply, batch_size, examples_of
 
-__all__ = ["Materialised"]
+__all__ = ["CANNOT_VECTORISE", "Materialised"]
+
+_LOG = logging.getLogger(__name__)
 
 
 _Gradients: TypeAlias = Callable[
@@ -27,6 +30,9 @@ _Gradients: TypeAlias = Callable[
 """Takes parameters and the tensors of a batch; returns gradients by name, and losses."""
 
 _MOST_BYTES = 256 * 2**20
+
+CANNOT_VECTORISE = (AssertionError, AttributeError, IndexError, RuntimeError, TypeError, ValueError)
+"""What `torch.vmap` raises for code that looks at numbers, or that it has no rule for."""
 
 
 class Materialised:
@@ -49,6 +55,7 @@ class Materialised:
         self._copies = copies
         self._compile = compile
         self._state = State(model)
+        self._vectorises = True
         self._last: tuple[_Form, _Gradients] | None = None
 
     def records(
@@ -66,15 +73,56 @@ class Materialised:
         batch, step = batch_size(inputs), max(1, _MOST_BYTES // (4 * max(1, one)))
         for start in range(0, batch, step):
             part = slice(start, start + step)
+            if not self._vectorises:
+                yield self._in_turn(named, examples_of((inputs, targets), part), loss)
+                continue
             # Attention in elementary operations: its fused kernels are not vectorised.
             kernels = sdpa_kernel(SDPBackend.MATH)
-            with self._state.unchanged(), rewritten(self._model), kernels, quiet():
-                grads, losses = of_all(detached, [self._filled(tensor[part]) for tensor in tensors])
+            rows_of = [self._filled(tensor[part]) for tensor in tensors]
+            try:
+                with self._state.unchanged(), rewritten(self._model), kernels, quiet():
+                    grads, losses = of_all(detached, rows_of)
+            except CANNOT_VECTORISE as problem:
+                _LOG.info("examples are computed one after the other: %s", problem)
+                self._vectorises = False
+                yield self._in_turn(named, examples_of((inputs, targets), part), loss)
+                continue
             size = min(step, batch - start)
             rows: dict[Tensor, Record] = {
                 p: Rows(p, _precise(grads[name][:size])) for name, p in named.items()
             }
             yield rows, losses[:size].detach()
+
+    def _in_turn(
+        self, named: Mapping[str, Tensor], examples: tuple[Any, Any], loss: LossFunction
+    ) -> tuple[dict[Tensor, Record], Tensor]:
+        """Return the records and losses of examples by plain autograd, one after the other.
+
+        The parameters are the model's own, since checkpoints of activations ask for them again in
+        the backward pass.
+        """
+        inputs, targets = examples
+        batch, called = batch_size(inputs), self._on_copies(self._model)
+        dtypes = {p: torch.promote_types(p.dtype, torch.float32) for p in named.values()}
+        rows = {
+            p: torch.zeros(batch, p.numel(), dtype=d, device=p.device) for p, d in dtypes.items()
+        }
+        losses = []
+        with self._state.unchanged(), torch.enable_grad():
+            for i in range(batch):
+                one = slice(i, i + 1)
+                for parameter in rows:
+                    parameter.grad = None
+                value = self._loss_of(
+                    called, examples_of(inputs, one), examples_of(targets, one), loss
+                )
+                torch.autograd.backward(value)
+                losses.append(value.detach())
+                for parameter, grads in rows.items():
+                    if parameter.grad is not None:
+                        grads[i] = parameter.grad.flatten()
+                        parameter.grad = None
+        return {p: Rows(p, grads) for p, grads in rows.items()}, torch.stack(losses)
 
     def _filled(self, values: Tensor) -> Tensor:
         """Return a few more rows if compiled, copies whose gradients are left out.
@@ -106,9 +154,17 @@ class Materialised:
     def _loss(
         self, parameters: dict[str, Tensor], inputs: Any, targets: Any, loss: LossFunction
     ) -> Tensor:
-        called: Callable[..., Any] = _Called(self._model, parameters)
-        if self._copies > 1:
-            called = OnCopies(called, self._copies)
+        return self._loss_of(
+            self._on_copies(_Called(self._model, parameters)), inputs, targets, loss
+        )
+
+    def _on_copies(self, called: Callable[..., Any]) -> Callable[..., Any]:
+        return OnCopies(called, self._copies) if self._copies > 1 else called
+
+    @staticmethod
+    def _loss_of(
+        called: Callable[..., Any], inputs: Any, targets: Any, loss: LossFunction
+    ) -> Tensor:
         value = loss(apply(called, inputs), targets)
         if value.numel() != 1:
             raise ValueError(
