@@ -26,12 +26,14 @@ from taut.training._sampling.twice import TwiceSampling
 
 if TYPE_CHECKING:
     from taut.training import features, models
+    from taut.training._data.language_losses import causal_lm_loss, masked_lm_loss, seq2seq_loss
     from taut.training._data.loader import PrivateLoader, check_sampler
     from taut.training._gradients.public_gradients import public_gradients
     from taut.training._gradients.suitable import check_model, replace_batchnorm
     from taut.training._run.drop_in import make_private, make_private_with_epsilon
     from taut.training._run.evaluation import Evaluation
     from taut.training._run.files.shared_ledger import SharedLedger
+    from taut.training._run.hugging_face import make_trainer_private
     from taut.training._run.logs.callbacks import Callback, CSVLog, StepEnd, TensorBoardLog
     from taut.training._run.private_optimizer import PrivateOptimizer
     from taut.training._run.trainer import PrivateTrainer
@@ -64,15 +66,19 @@ __all__ = [
     "TrainingResult",
     "TrainingWords",
     "TwiceSampling",
+    "causal_lm_loss",
     "check_model",
     "check_sampler",
     "extend",
     "features",
     "make_private",
     "make_private_with_epsilon",
+    "make_trainer_private",
+    "masked_lm_loss",
     "models",
     "public_gradients",
     "replace_batchnorm",
+    "seq2seq_loss",
 ]
 
 surface.claim(globals())
@@ -80,12 +86,14 @@ surface.claim(globals())
 _NEED_TORCH = {
     "taut.training.features": (),
     "taut.training.models": (),
+    "taut.training._data.language_losses": ("causal_lm_loss", "masked_lm_loss", "seq2seq_loss"),
     "taut.training._data.loader": ("PrivateLoader", "check_sampler"),
     "taut.training._gradients.public_gradients": ("public_gradients",),
     "taut.training._gradients.suitable": ("check_model", "replace_batchnorm"),
     "taut.training._run.drop_in": ("make_private", "make_private_with_epsilon"),
     "taut.training._run.evaluation": ("Evaluation",),
     "taut.training._run.files.shared_ledger": ("SharedLedger",),
+    "taut.training._run.hugging_face": ("make_trainer_private",),
     "taut.training._run.logs.callbacks": ("CSVLog", "Callback", "StepEnd", "TensorBoardLog"),
     "taut.training._run.private_optimizer": ("PrivateOptimizer",),
     "taut.training._run.trainer": ("PrivateTrainer",),

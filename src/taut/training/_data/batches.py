@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -20,13 +20,19 @@ def inputs_and_targets(batch: Any, device: torch.device | None = None) -> tuple[
     """Return what the model and what the loss function gets of a collated batch.
 
     The last element are the targets; a batch of a single tensor has none, and several inputs are
-    given by position. An input that is a mapping is given by keyword.
+    given by position. An input that is a mapping is given by keyword. A batch that is a mapping
+    itself, as those of Hugging Face are, holds the targets as `labels`.
     """
+    if isinstance(batch, Mapping):
+        named = dict(batch)
+        targets = named.pop("labels", None)
+        batch = (named, targets)
     if isinstance(batch, Tensor):
         batch = (batch,)
     if not isinstance(batch, tuple | list) or not batch:
         raise ValueError(
-            f"a batch must be a sequence of inputs and targets, got {type(batch).__name__}; "
+            "a batch must be a sequence of inputs and targets or a mapping with labels, got "
+            f"{type(batch).__name__}; "
             "return (inputs, targets) from the dataset or from collate_fn"
         )
     if device is not None:

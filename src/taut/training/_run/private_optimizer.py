@@ -290,6 +290,15 @@ class PrivateOptimizer(Optimizer):
         self.inner.load_state_dict(state)
         self._weights = WatchedWeights(self._gradient.parameters)  # they may be loaded, too
 
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Refuse scaled losses: `GradScaler.step` asks this first."""
+        raise UnsoundConfiguration(
+            "GradScaler multiplies the loss, and with it what is clipped, and leaves out steps "
+            "whose gradients are not finite, which depends on examples; use bfloat16, which needs "
+            "no scaling (torch.autocast(..., dtype=torch.bfloat16)), and call optimizer.step()"
+        )
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refuse: gradients of added parameters would not be private."""
         raise UnsoundConfiguration(

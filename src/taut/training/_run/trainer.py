@@ -20,6 +20,7 @@ from taut.errors import BudgetExceeded
 from taut.noise import RandomSource
 from taut.training._data.augmentation import Augment, Augmentation, examples_within
 from taut.training._data.batches import LabelRange, check_finite, inputs_and_targets
+from taut.training._data.first_batch import first_examples
 from taut.training._data.loader import MicroBatch, PrivateLoader
 from taut.training._data.recognised_loss import recognised
 from taut.training._gradients.suitable import train_mode
@@ -31,7 +32,6 @@ from taut.training._noise.generators import split
 from taut.training._plan.plan import Plan
 from taut.training._run.evaluation import Evaluation, evaluate
 from taut.training._run.files.run_files import RunFiles
-from taut.training._run.first_batch import first_examples
 from taut.training._run.interrupts import Interrupts, leave_interrupts_to_parent
 from taut.training._run.logs.audience import Audience
 from taut.training._run.logs.callbacks import Callback, CSVLog
