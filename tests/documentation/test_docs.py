@@ -1,5 +1,6 @@
 """The python blocks of the documentation run, and print what the pages say."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,3 +15,15 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_python_blocks_of_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     check_python_blocks(page)
+
+
+def test_files_that_pages_name_exist():
+    named = {
+        (page.relative_to(DOCS), path)
+        for page in DOCS.rglob("*.md")
+        for path in re.findall(
+            r"`((?:src/taut|tests|benchmarks|examples)/[\w/]+\.py)`", page.read_text()
+        )
+    }
+    assert {path for _, path in named}
+    assert not {(page, path) for page, path in named if not (DOCS.parent / path).exists()}

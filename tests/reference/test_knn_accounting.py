@@ -102,7 +102,7 @@ def winner(inputs):
     gaps = max(votes) - np.array(sorted(votes)[:-1])
     q = sum(math.erfc(gap / (2 * sigma)) / 2 for gap in gaps)
     secret = data_dependent_gnmax(votes, sigma, [order])
-    # What every voter's change really costs is in tests/accounting/test_data_dependent.py.
+    # What every voter's change really costs: tests/accounting/comparisons/test_data_dependent.py.
     return {
         "q": q,
         "rdp_bound": float(secret.private_value()[1][0]),

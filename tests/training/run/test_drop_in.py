@@ -114,7 +114,7 @@ def test_sums_of_losses_give_sums_of_gradients():
 
 
 def test_second_backward_pass_of_one_call_is_refused():
-    net, optimizer, loader = private(noise_generator=seeded())
+    net, _, loader = private(noise_generator=seeded())
     x, y = next(iter(loader))
     loss = functional.cross_entropy(net(x), y)
     loss.backward(retain_graph=True)
