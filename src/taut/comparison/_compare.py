@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from taut._base import validate
+from taut.comparison._learning_rates import beyond
 from taut.comparison._prediction import Prediction, predict
 from taut.comparison._progress import Progress
 from taut.comparison._result import Comparison
 from taut.comparison._run_file import Run, RunFile
-from taut.comparison._search import beyond
 from taut.comparison._settings import Settings
 from taut.comparison._summary import best_learning_rate
 from taut.comparison._task import Task, seeded

@@ -13,7 +13,7 @@ import taut
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
 from taut.training import FixedSizeSampling, PoissonSampling
-from taut.training._sampling.geometric import geometric_gaps
+from taut.training._sampling.poisson_gaps import geometric_gaps
 from taut.training.extend import Sampling
 
 

@@ -13,7 +13,7 @@ from scipy.special import log_ndtr
 from taut._base import validate
 from taut.accounting import Adjacency, GaussianRun, PrivacyLoss, Sampler
 from taut.audit._statements.keys import free_words, nearest
-from taut.audit._statements.stated import (
+from taut.audit._statements.stated_claim import (
     Stated,
     beside_bounds,
     claimed_delta,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from taut._base import validate
 from taut._base.rounding import round_up
 from taut.accounting import Adjacency, Bounds
-from taut.audit._statements.stated import Stated
+from taut.audit._statements.stated_claim import Stated
 
 __all__ = ["Gate", "large_delta"]
 

@@ -13,7 +13,7 @@ from taut.accounting import Adjacency, PrivacyLoss
 from taut.audit._statements.described_run import read_described
 from taut.audit._statements.keys import free_words, misspelt, not_checked, odd_versions
 from taut.audit._statements.sampler_of_loss import against_sampler, is_silent, values_of
-from taut.audit._statements.stated import (
+from taut.audit._statements.stated_claim import (
     Stated,
     beside_bounds,
     claimed_delta,

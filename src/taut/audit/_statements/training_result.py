@@ -15,7 +15,7 @@ from taut._base import validate
 from taut._base.rounding import round_up
 from taut.accounting import PrivacyLoss, gaussian
 from taut.audit._statements.keys import misspelt, not_checked, odd_versions, unknown
-from taut.audit._statements.stated import (
+from taut.audit._statements.stated_claim import (
     Stated,
     beside_bounds,
     claimed_delta,

@@ -14,7 +14,7 @@ from typing import Any
 from taut._base.rounding import round_down, round_up
 from taut.accounting import Adjacency, Bounds, PrivacyLoss
 from taut.audit._statements.gate import Gate, large_delta
-from taut.audit._statements.stated import Stated
+from taut.audit._statements.stated_claim import Stated
 from taut.audit._statements.statement import read_statement
 
 __all__ = ["Verdict", "Verification", "verify_statement"]

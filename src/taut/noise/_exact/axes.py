@@ -16,7 +16,7 @@ import numpy as np
 from taut._base.arrays import Matrix, Vector
 from taut.noise._exact.grid_values import in_steps
 from taut.noise._exact.release import STANDARD_NORMAL, GridRelease, RoundedNoise
-from taut.noise._fixed_point import FixedPoint, column_sums, fixed_point, in_chunks
+from taut.noise._exact_sums import FixedPoint, column_sums, fixed_point, in_chunks
 from taut.noise._random.sources import RandomSource
 
 __all__ = ["AxesRelease"]

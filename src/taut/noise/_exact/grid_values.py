@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut._base.arrays import Matrix, Vector
-from taut.noise._fixed_point import FixedPoint
+from taut.noise._exact_sums import FixedPoint
 
 __all__ = ["MOST_STEPS", "GridValue", "Integers", "exact_sum", "exact_value", "in_steps"]
 

@@ -12,6 +12,7 @@ from taut._base import validate
 from taut._base.arrays import Matrix, Vector
 from taut.accounting import gaussian_mu
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
+from taut.noise._exact_sums import fine_axes, fixed_point, in_chunks
 from taut.noise._fitting.objectives import (
     checked_power,
     coordinate_weights,
@@ -26,7 +27,6 @@ from taut.noise._fitting.water_filling import (
     unit_scales,
     whitened_radius,
 )
-from taut.noise._fixed_point import fine_axes, fixed_point, in_chunks
 from taut.noise._mechanisms.float_range import within_floats
 from taut.noise._mechanisms.gaussian import GaussianNoise, normal_moment
 from taut.noise._mechanisms.mechanism import Certificate

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.errors import UnsoundConfiguration
+from taut.noise._exact_sums import fine_axes, fixed_point, in_chunks
 from taut.noise._fitting.water_filling import PURE_FACTOR
-from taut.noise._fixed_point import fine_axes, fixed_point, in_chunks
 from taut.noise._mechanisms.float_range import within_floats
 from taut.noise._mechanisms.gaussian import GaussianNoise
 from taut.noise._mechanisms.mechanism import Certificate

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector, orthonormal, real_numbers
 from taut.accounting import Adjacency
-from taut.noise._fixed_point import coefficients, combined, fine_axes, moderate
+from taut.noise._exact_sums import coefficients, combined, fine_axes, moderate
 from taut.noise._sets.projections import project_l2_box, resized, row_norms
 from taut.noise._sets.sets import (
     SMALLEST_IN_BASIS,

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector, orthonormal
 from taut.accounting import Adjacency
-from taut.noise._fixed_point import fine_axes, moderate
+from taut.noise._exact_sums import fine_axes, moderate
 from taut.noise._sets.named_tables import checked_names
 from taut.noise._sets.projections import clip_linf, clip_lp, project_l2_box, row_norms
 from taut.noise._sets.sets import (

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency
 from taut.errors import UnsoundConfiguration
-from taut.noise._fixed_point import COEFFICIENT_ERROR, coefficients, combined
+from taut.noise._exact_sums import COEFFICIENT_ERROR, coefficients, combined
 from taut.noise._sets.named_tables import NamedTable, arranged, checked_names
 from taut.noise._sets.projections import as_table
 

@@ -15,7 +15,7 @@ from taut._base.public_vectors import Provenance
 from taut.accounting import Adjacency, PrivacyLoss
 from taut.noise._exact.grid_values import in_steps
 from taut.noise._exact.release import STANDARD_NORMAL, RoundedNoise
-from taut.noise._fixed_point import FixedPoint, second_moments
+from taut.noise._exact_sums import FixedPoint, second_moments
 from taut.noise._mechanisms.gaussian import GaussianNoise
 from taut.noise._optimal.gaussian import optimal_gaussian
 from taut.noise._random.sources import RandomSource, default_generator

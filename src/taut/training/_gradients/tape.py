@@ -22,7 +22,7 @@ from taut.errors import UnsoundConfiguration
 from taut.training._gradients.layers.records import Record, Rows, merged
 from taut.training._gradients.layers.rewrites import Rewrite, rewrite_for
 from taut.training._gradients.layers.rules import Rule, rule_for
-from taut.training._gradients.leaf import Arguments, LeafCall, is_leaf, opened
+from taut.training._gradients.other_layers import Arguments, LeafCall, is_leaf, opened
 from taut.training._gradients.stray_parameters import watched
 from taut.training._gradients.unchanged_state import State
 from taut.training._tensors.numbers import in_full_precision

@@ -16,7 +16,7 @@ from taut._base.registry import Strategy
 from taut.accounting import Adjacency, GaussianRun, PrivacyLoss, Sampler
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
-from taut.training._sampling.geometric import geometric_gaps
+from taut.training._sampling.poisson_gaps import geometric_gaps
 
 if TYPE_CHECKING:
     from taut.training._clipping.clipping import Clipping

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from taut.training._gradients.copies import OnCopies
 from taut.training._gradients.layers.records import Record, Rows
 from taut.training._gradients.layers.rewrites import rewritten
-from taut.training._gradients.leaf import quiet
+from taut.training._gradients.other_layers import quiet
 from taut.training._gradients.unchanged_state import State
 from taut.training._tensors.examples import LossFunction, apply, batch_size, examples_of
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from taut.noise._exact.grid_values import MOST_STEPS, in_steps
-from taut.noise._fixed_point import (
+from taut.noise._exact_sums import (
     COEFFICIENT_ERROR,
     FixedPoint,
     coefficients,
