@@ -1,0 +1,40 @@
+"""The map of the house shows every folder and module of the rooms that it draws, and no other."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PACKAGE = ROOT / "src" / "taut"
+
+
+def entries(room: Path) -> set[str]:
+    return {path.stem for path in room.iterdir()} - {"__init__", "__pycache__"}
+
+
+@pytest.mark.parametrize("room", ["accounting", "noise", "training"])
+def test_every_folder_has_a_line(room):
+    (section,) = re.findall(rf"^### {room}\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL)
+    lines = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    named = [name for line in lines for name in re.findall(r"`(\w+)`", line)]
+    assert sorted(named) == sorted(entries(PACKAGE / room))
+
+
+def test_paths_exist():
+    paths = re.findall(r"`((?:\w+/)+\w+(?:\.py)?)`", PAGE)
+    homes = [ROOT, PACKAGE, *(PACKAGE / room for room in ("accounting", "training"))]
+    missing = [
+        path
+        for path in paths
+        if not any((home / path).exists() or (home / f"{path}.py").exists() for home in homes)
+    ]
+    assert paths
+    assert not missing
+
+
+def test_rooms_are_in_the_picture():
+    (picture,) = re.findall(r"```mermaid\n(.*?)```", PAGE, re.DOTALL)
+    rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert rooms - {"_base"} <= set(re.findall(r"^    (\w+)\[", picture, re.MULTILINE))
