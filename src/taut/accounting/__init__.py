@@ -56,10 +56,12 @@ from taut.accounting._mechanisms.noise import (
 from taut.accounting._mechanisms.screening import noisy_screening, noisy_vote, screening_rdp
 from taut.accounting._mechanisms.selection import (
     exponential,
+    permute_and_flip,
     randomized_response,
     stability_release,
 )
 from taut.accounting._mechanisms.uniform_noise import mixed_gaussian, mixed_laplace
+from taut.accounting._releases.truncated import truncation_probability
 
 __all__ = [
     "Adjacency",
@@ -105,6 +107,7 @@ __all__ = [
     "mixture_of_gaussians",
     "noisy_screening",
     "noisy_vote",
+    "permute_and_flip",
     "pure",
     "randomized_response",
     "renyi",
@@ -112,6 +115,7 @@ __all__ = [
     "screening_rdp",
     "stability_release",
     "to_dp_event",
+    "truncation_probability",
     "twice_sampled",
     "twice_sampled_blocks",
     "variance_pair",

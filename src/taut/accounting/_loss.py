@@ -30,6 +30,7 @@ from taut.accounting._releases.release import Release
 from taut.accounting._releases.renyi_only import OneSided, RenyiOnly
 from taut.accounting._releases.sampled import FixedSize, Joint, Poisson, PoissonReplace
 from taut.accounting._releases.sampled_renyi import FixedSizeRenyi, JointRenyi, PoissonRenyi
+from taut.accounting._releases.truncated import TruncatedPoisson
 from taut.errors import AdjacencyMismatch, UnsoundConfiguration
 
 __all__ = ["PrivacyLoss"]
@@ -177,7 +178,9 @@ class PrivacyLoss:
             return self
         sampled = base.sampled(share)
         if removal is not None:
-            sampled = PoissonReplace(base, _removal_of(removal), share)
+            sampled = PoissonReplace(
+                base, _only_release("removal", removal, Adjacency.ADD_REMOVE), share
+            )
         elif sampled is None and isinstance(base, RenyiOnly):
             sampled = PoissonRenyi(base, share)
         elif sampled is None:
@@ -255,6 +258,44 @@ class PrivacyLoss:
         if base is None:
             return self
         return PrivacyLoss([(Allocated(base, count, seen), 1)], self._adjacency)
+
+    def truncated_poisson(
+        self, rate: float, cap: int, population: int, exchange: PrivacyLoss
+    ) -> PrivacyLoss:
+        """Return the loss on a Poisson sample of which at most ``cap`` records are kept.
+
+        Where more were drawn, a uniformly random subset of ``cap`` of them is the batch, so that
+        memory is bounded. What the cap costs is the difference to :meth:`poisson`.
+
+        Args:
+            rate: the probability with which every record is drawn.
+            cap: the most records of a batch.
+            population: the size of the dataset (of the larger one, under add/remove).
+            exchange: the replace-one loss of the same release: in a full batch a record takes the
+                place of another. For a sum clipped at C it has sensitivity 2 C.
+
+        **Guarantee**: add/remove or its halves; exact but for the case distinction between full
+        batches and others (docs/theory/sampling.md). Drawn records, and whether the
+        batch was full, must stay secret.
+
+        Raises:
+            ValueError: if ``rate`` is not in [0, 1], or ``cap`` or ``population`` is below one.
+            UnsoundConfiguration: for a replace-one or zero-out loss, or one without a pair.
+
+        Example:
+            >>> import taut
+            >>> wide = taut.gaussian(1.0, sensitivity=2.0, adjacency="replace")
+            >>> step = taut.gaussian(1.0).truncated_poisson(0.01, 160, 10_000, exchange=wide)
+            >>> round((1_000 * step).epsilon(delta=1e-5), 3)
+            1.829
+        """
+        base = self._as_one()
+        if base is None:
+            return self
+        swap = _only_release("exchange", exchange, Adjacency.REPLACE)
+        return PrivacyLoss(
+            [(TruncatedPoisson(base, swap, rate, cap, population), 1)], self._adjacency
+        )
 
     def _as_one(self) -> Release | None:
         """Return the whole sum as one release that a sampler can act on, None if it is zero."""
@@ -420,17 +461,17 @@ def _quiet() -> np.errstate:
     return np.errstate(over="ignore", under="ignore", divide="ignore")
 
 
-def _removal_of(loss: PrivacyLoss) -> Release:
-    """Return the only release of a loss for add/remove."""
+def _only_release(name: str, loss: PrivacyLoss, relation: Adjacency) -> Release:
+    """Return a loss, given as an argument, as one release for the relation that is needed."""
     if not isinstance(loss, PrivacyLoss):
-        raise TypeError(f"removal must be a PrivacyLoss, got removal={loss!r}")
-    if loss.adjacency is not Adjacency.ADD_REMOVE:
+        raise TypeError(f"{name} must be a PrivacyLoss, got {name}={loss!r}")
+    if loss.adjacency is not relation:
         raise AdjacencyMismatch(
-            f"removal must be a loss for adjacency='add_remove', got {str(loss.adjacency)!r}"
+            f"{name} must be a loss for adjacency={str(relation)!r}, got {str(loss.adjacency)!r}"
         )
     release = loss._as_one()
     if release is None:
-        raise ValueError("removal must not be the zero loss: taking a record out costs something")
+        raise ValueError(f"{name} must not be the zero loss: moving a record costs something")
     return release
 
 

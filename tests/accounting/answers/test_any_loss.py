@@ -124,7 +124,8 @@ CORNERS = {
     ),
     "far apart": (
         (
-            471_725 * taut.discrete_laplace(0.37) + 2 * taut.mixture_of_gaussians([1.0], [1.0], 0.3)
+            471_725 * taut.discrete_laplace(0.37)
+            + 2 * accounting.mixture_of_gaussians([1.0], [1.0], 0.3)
         ).poisson(6e-5),
         1.9e-10,
     ),

@@ -13,10 +13,10 @@ from dataclasses import dataclass, make_dataclass
 import pytest
 
 import taut
-from taut.accounting import stability_release, variance_pair
-from taut.errors import UnsoundConfiguration
+from taut import accounting
 
-# The classes of dp-accounting 0.6: attributes in order, and whether the package re-exports them.
+# The classes of dp-accounting, the newest included: attributes in order, and whether the package
+# re-exports them.
 CLASSES = {
     "NoOpDpEvent": ([], True),
     "NonPrivateDpEvent": ([], True),
@@ -33,6 +33,19 @@ CLASSES = {
     ),
     "SampledWithReplacementDpEvent": (["source_dataset_size", "sample_size", "event"], True),
     "ZCDpEvent": (["rho", "xi"], True),
+    "EpsilonDeltaDpEvent": (["epsilon", "delta"], True),
+    "DiscreteGaussianDpEvent": (["sigma", "sensitivity", "dimension"], True),
+    "ExponentialMechanismDpEvent": (["epsilon"], True),
+    "PermuteAndFlipDpEvent": (["epsilon"], True),
+    "MixtureOfGaussiansDpEvent": (
+        ["standard_deviation", "sensitivities", "sampling_probs"],
+        True,
+    ),
+    "SingleEpochTreeAggregationDpEvent": (["noise_multiplier", "step_counts"], True),
+    "TruncatedSubsampledGaussianDpEvent": (
+        ["dataset_size", "sampling_probability", "truncated_batch_size", "noise_multiplier"],
+        True,
+    ),
     "UnsupportedDpEvent": ([], True),
 }
 
@@ -41,7 +54,9 @@ CLASSES = {
 def events(monkeypatch):
     """Return the module that defines the events: the real one, or the stand-in."""
     if importlib.util.find_spec("dp_accounting") is not None:
-        return importlib.import_module("dp_accounting.dp_event")
+        found = importlib.import_module("dp_accounting.dp_event")
+        if all(hasattr(found, name) for name in CLASSES):
+            return found
     package, module = (types.ModuleType(n) for n in ("dp_accounting", "dp_accounting.dp_event"))
     package.dp_event = module
     for name, (attributes, exported) in CLASSES.items():
@@ -134,6 +149,60 @@ class TestReading:
             10, 1000, adjacency="replace"
         )
 
+    def test_guarantee(self, events):
+        loss = taut.from_dp_event(events.EpsilonDeltaDpEvent(0.5, 1e-6))
+        assert loss == taut.approximate(0.5, 1e-6)
+
+    def test_discrete_gaussian(self, events):
+        event = events.DiscreteGaussianDpEvent(2.0, 3, 1)
+        assert taut.from_dp_event(event) == taut.discrete_gaussian(2.0, 3)
+        exchanged = taut.from_dp_event(event, adjacency="replace")
+        assert exchanged == taut.discrete_gaussian(2.0, 6, adjacency="replace")
+
+    @pytest.mark.parametrize(("sensitivity", "dimension"), [(3, None), (3, 5), (1.5, 1)])
+    def test_discrete_gaussian_vectors_are_known_by_divergences(
+        self, events, sensitivity, dimension
+    ):
+        event = events.DiscreteGaussianDpEvent(2.0, sensitivity, dimension)
+        assert taut.from_dp_event(event).rdp(4.0) == pytest.approx(4 * sensitivity**2 / 8)
+
+    def test_selection(self, events):
+        event = events.ExponentialMechanismDpEvent(0.5)
+        assert taut.from_dp_event(event) == taut.exponential(0.5)
+        event = events.PermuteAndFlipDpEvent(0.5)
+        assert taut.from_dp_event(event) == accounting.permute_and_flip(0.5)
+
+    def test_mixture_of_gaussians(self, events):
+        event = events.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0], [0.9, 0.1])
+        loss = taut.from_dp_event(event)
+        assert loss == accounting.mixture_of_gaussians([0.9, 0.1], [0.0, 1.0], 2.0)
+
+    @pytest.mark.parametrize(
+        ("steps", "levels"), [(1, 1), (2, 2), (3, 2), (4, 3), ([3, 8, 1], 4), ([], 0), (0, 0)]
+    )
+    def test_trees(self, events, steps, levels):
+        event = events.SingleEpochTreeAggregationDpEvent(2.0, steps)
+        wanted = taut.gaussian(2.0, math.sqrt(levels)) if levels else taut.zero()
+        assert taut.from_dp_event(event) == wanted
+
+    def test_capped_batches(self, events):
+        event = events.TruncatedSubsampledGaussianDpEvent(10_000, 0.01, 160, 1.0)
+        wide = taut.gaussian(1.0, 2.0, adjacency="replace")
+        wanted = taut.gaussian(1.0).truncated_poisson(0.01, 160, 10_000, exchange=wide)
+        assert taut.from_dp_event(event) == wanted
+
+    def test_capped_batches_at_their_limits(self, events):
+        nothing = events.TruncatedSubsampledGaussianDpEvent(100, 0.1, 0, 1.0)
+        assert taut.from_dp_event(nothing) == taut.zero()
+        bare = events.TruncatedSubsampledGaussianDpEvent(100, 0.1, 5, 0.0)
+        assert taut.from_dp_event(bare).epsilon(0.5) == math.inf
+
+    def test_poisson_under_replace(self, events):
+        event = events.PoissonSampledDpEvent(0.1, events.GaussianDpEvent(1.0))
+        exchange = taut.gaussian(1.0, 2.0, adjacency="replace")
+        wanted = exchange.poisson(0.1, removal=taut.gaussian(1.0))
+        assert taut.from_dp_event(event, adjacency="replace") == wanted
+
 
 class TestWriting:
     @pytest.mark.parametrize(
@@ -151,6 +220,16 @@ class TestWriting:
             100 * taut.gaussian(1.0).poisson(0.01) + taut.laplace(2.0),
             taut.gaussian(1.0, 2.0, adjacency="replace").fixed_size(10, 1000),
             taut.gaussian(1.0, 2.0, adjacency="replace").fixed_size(10, 1000, adjacency="replace"),
+            taut.pure(1.0),
+            taut.approximate(0.5, 1e-6),
+            taut.exponential(1.0),
+            accounting.permute_and_flip(1.0),
+            taut.discrete_gaussian(2.0, 4, adjacency="replace"),
+            accounting.mixture_of_gaussians([0.9, 0.1], [0.0, 1.0], 2.0),
+            taut.gaussian(1.0, 2.0, adjacency="replace").poisson(0.1, removal=taut.gaussian(1.0)),
+            taut.gaussian(1.0).truncated_poisson(
+                0.01, 160, 10_000, exchange=taut.gaussian(1.0, 2.0, adjacency="replace")
+            ),
         ],
         ids=repr,
     )
@@ -188,11 +267,6 @@ class TestRefusals:
         with pytest.raises(ValueError, match="adjacency='replace'"):
             taut.from_dp_event(events.RandomizedResponseDpEvent(0.5, 2))
 
-    def test_poisson_under_replace(self, events):
-        event = events.PoissonSampledDpEvent(0.1, events.GaussianDpEvent(1.0))
-        with pytest.raises(UnsoundConfiguration, match="poisson"):
-            taut.from_dp_event(event, adjacency="replace")
-
     def test_unknown_adjacency(self, events):
         with pytest.raises(ValueError, match="adjacency must be one of"):
             taut.from_dp_event(events.NoOpDpEvent(), adjacency="near")
@@ -200,16 +274,17 @@ class TestRefusals:
     @pytest.mark.parametrize(
         "loss",
         [
-            taut.pure(1.0),
-            taut.exponential(1.0),
-            taut.discrete_gaussian(1.0),
-            variance_pair(1.0, 2.0),
+            accounting.variance_pair(1.0, 2.0),
             taut.finite([0.5, 0.5], [0.25, 0.75]),
-            stability_release(1.0, 1e-6),
+            accounting.stability_release(1.0, 1e-6),
             taut.from_profile({0.0: 0.1}),
             taut.discrete_laplace(2.0, 3, adjacency="replace"),
             taut.randomized_response(0.75),
-            taut.pure(1.0).poisson(0.1),
+            accounting.stability_release(1.0, 1e-6).poisson(0.1),
+            taut.pure(1.0, adjacency="replace").poisson(0.1, removal=taut.pure(0.5)),
+            taut.gaussian(1.0).truncated_poisson(
+                0.1, 3, 10, exchange=taut.gaussian(1.0, 1.5, adjacency="replace")
+            ),
         ],
         ids=repr,
     )
@@ -217,6 +292,11 @@ class TestRefusals:
         with pytest.raises(ValueError, match="no counterpart") as caught:
             taut.to_dp_event(loss + taut.gaussian(1.0, adjacency=loss.adjacency))
         assert "to_json" in str(caught.value)
+
+    def test_events_that_an_older_version_lacks(self, events, monkeypatch):
+        monkeypatch.delattr(events, "PermuteAndFlipDpEvent")
+        with pytest.raises(ValueError, match="no counterpart"):
+            taut.to_dp_event(accounting.permute_and_flip(1.0))
 
     @pytest.mark.usefixtures("without_library")
     def test_library_missing(self):

@@ -6,24 +6,43 @@ relative to the norm bound of one record, so replacing a record has twice that s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
 from taut.accounting._adjacency import Adjacency
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._mechanisms.given import finite, from_rdp, zero
+from taut.accounting._mechanisms.given import (
+    Approximate,
+    Pure,
+    approximate,
+    finite,
+    from_rdp,
+    zero,
+)
+from taut.accounting._mechanisms.mixture import MixtureOfGaussians, mixture_of_gaussians
 from taut.accounting._mechanisms.noise import (
+    DiscreteGaussian,
     DiscreteLaplace,
     Gaussian,
     Laplace,
+    discrete_gaussian,
     discrete_laplace,
     gaussian,
     laplace,
 )
-from taut.accounting._mechanisms.selection import RandomizedResponse, randomized_response
+from taut.accounting._mechanisms.selection import (
+    Exponential,
+    PermuteAndFlip,
+    RandomizedResponse,
+    exponential,
+    permute_and_flip,
+    randomized_response,
+)
 from taut.accounting._releases.release import Release
-from taut.accounting._releases.sampled import FixedSize, Joint, Poisson
+from taut.accounting._releases.sampled import FixedSize, Joint, Poisson, PoissonReplace
+from taut.accounting._releases.truncated import TruncatedPoisson
 
 __all__ = ["from_dp_event", "to_dp_event"]
 
@@ -100,6 +119,47 @@ def _read_fixed_size(event: Any, adjacency: Adjacency) -> PrivacyLoss:
     return base.fixed_size(event.sample_size, event.source_dataset_size, adjacency=adjacency)
 
 
+def _read_poisson(event: Any, adjacency: Adjacency) -> PrivacyLoss:
+    base = _read(event.event, adjacency)
+    if adjacency is not Adjacency.REPLACE or not base.terms:
+        return base.poisson(event.sampling_probability)
+    removal = _read(event.event, Adjacency.ADD_REMOVE)
+    return base.poisson(event.sampling_probability, removal=removal)
+
+
+def _read_truncated(event: Any, adjacency: Adjacency) -> PrivacyLoss:
+    """Read a capped sample; a sum whose batch is full moves twice as far."""
+    if event.noise_multiplier == 0:
+        return randomized_response(1.0, adjacency=adjacency)
+    if event.truncated_batch_size == 0:
+        return zero(adjacency=adjacency)
+    return gaussian(event.noise_multiplier, adjacency=adjacency).truncated_poisson(
+        event.sampling_probability,
+        event.truncated_batch_size,
+        event.dataset_size,
+        exchange=gaussian(event.noise_multiplier, 2.0, adjacency=Adjacency.REPLACE),
+    )
+
+
+def _read_discrete_gaussian(event: Any, adjacency: Adjacency) -> PrivacyLoss:
+    """Read integer noise: exactly on one integer, by concentrated privacy on several."""
+    moved = _moved(adjacency) * event.sensitivity
+    if event.dimension == 1 and float(moved).is_integer():
+        return discrete_gaussian(event.sigma, int(moved), adjacency=adjacency)
+    rho = (moved / event.sigma) ** 2 / 2  # Canonne, Kamath and Steinke 2020, Theorem 14
+    return from_rdp(lambda order: rho * order, adjacency=adjacency)
+
+
+def _read_tree(event: Any, adjacency: Adjacency) -> PrivacyLoss:
+    """Read trees that see every record once: it is in one node of every level of one tree."""
+    counts = event.step_counts if isinstance(event.step_counts, Iterable) else [event.step_counts]
+    levels = max((int(count).bit_length() for count in counts), default=0)
+    if levels == 0:
+        return zero(adjacency=adjacency)
+    moved = _moved(adjacency) * math.sqrt(levels)
+    return gaussian(event.noise_multiplier, moved, adjacency=adjacency)
+
+
 _READERS: dict[str, Callable[[Any, Adjacency], PrivacyLoss]] = {
     "NoOpDpEvent": lambda _, adjacency: zero(adjacency=adjacency),
     "NonPrivateDpEvent": lambda _, adjacency: randomized_response(1.0, adjacency=adjacency),
@@ -118,9 +178,22 @@ _READERS: dict[str, Callable[[Any, Adjacency], PrivacyLoss]] = {
     "ComposedDpEvent": lambda event, adjacency: sum(
         (_read(part, adjacency) for part in event.events), zero(adjacency=adjacency)
     ),
-    "PoissonSampledDpEvent": lambda event, adjacency: _read(event.event, adjacency).poisson(
-        event.sampling_probability
+    "PoissonSampledDpEvent": _read_poisson,
+    "EpsilonDeltaDpEvent": lambda event, adjacency: approximate(
+        event.epsilon, event.delta, adjacency=adjacency
     ),
+    "DiscreteGaussianDpEvent": _read_discrete_gaussian,
+    "ExponentialMechanismDpEvent": lambda event, adjacency: exponential(
+        event.epsilon, adjacency=adjacency
+    ),
+    "PermuteAndFlipDpEvent": lambda event, adjacency: permute_and_flip(
+        event.epsilon, adjacency=adjacency
+    ),
+    "MixtureOfGaussiansDpEvent": lambda event, adjacency: mixture_of_gaussians(
+        event.sampling_probs, event.sensitivities, event.standard_deviation, adjacency=adjacency
+    ),
+    "SingleEpochTreeAggregationDpEvent": _read_tree,
+    "TruncatedSubsampledGaussianDpEvent": _read_truncated,
     "SampledWithoutReplacementDpEvent": _read_fixed_size,
 }
 
@@ -145,6 +218,43 @@ def _write(release: Release, moved: int, events: Any) -> Any:
             return events.DiscreteLaplaceDpEvent(1 / release.scale, release.sensitivity // moved)
         case RandomizedResponse() if moved == 2:
             return events.RandomizedResponseDpEvent(2 * min(release.p, 1 - release.p), 2)
+        case Pure():
+            return _event(events, "EpsilonDeltaDpEvent", release, release.epsilon, 0.0)
+        case Approximate():
+            return _event(events, "EpsilonDeltaDpEvent", release, release.epsilon, release.delta)
+        case DiscreteGaussian() if release.sensitivity % moved == 0:
+            size = release.sensitivity // moved
+            return _event(events, "DiscreteGaussianDpEvent", release, release.sigma, size, 1)
+        case Exponential():
+            return _event(events, "ExponentialMechanismDpEvent", release, release.epsilon)
+        case PermuteAndFlip():
+            return _event(events, "PermuteAndFlipDpEvent", release, release.epsilon)
+        case MixtureOfGaussians():
+            return _event(
+                events,
+                "MixtureOfGaussiansDpEvent",
+                release,
+                release.sigma,
+                list(release.shifts),
+                list(release.probabilities),
+            )
+        case PoissonReplace() if _write(release.removal, 1, events) == _write(
+            release.exchange, moved, events
+        ):
+            inner = _write(release.exchange, moved, events)
+            return events.PoissonSampledDpEvent(release.rate, inner)
+        case TruncatedPoisson(base=Gaussian() as base, exchange=Gaussian()) if _write(
+            release.base, 1, events
+        ) == _write(release.exchange, 2, events):
+            return _event(
+                events,
+                "TruncatedSubsampledGaussianDpEvent",
+                release,
+                release.population,
+                release.rate,
+                release.cap,
+                base.sigma / base.sensitivity,
+            )
         case Joint():
             return _write_sum(zip(release.releases, release.counts, strict=True), moved, events)
         case Poisson():
@@ -153,6 +263,17 @@ def _write(release: Release, moved: int, events: Any) -> Any:
             return events.SampledWithoutReplacementDpEvent(
                 release.population, release.batch_size, _write(release.base, 2, events)
             )
-    raise ValueError(
+    raise _no_counterpart(release)
+
+
+def _event(events: Any, name: str, release: Release, *arguments: Any) -> Any:
+    """Return an event that older versions of dp-accounting lack."""
+    if not hasattr(events, name):
+        raise _no_counterpart(release)
+    return getattr(events, name)(*arguments)
+
+
+def _no_counterpart(release: Release) -> ValueError:
+    return ValueError(
         f"{release} has no counterpart among dp-accounting's events; keep it as JSON (to_json)"
     )

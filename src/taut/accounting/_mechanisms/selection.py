@@ -9,16 +9,22 @@ from taut._base import validate
 from taut._base.floats import UP
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._pairs.exponential import exponential_mechanism_pair, laplace_pair
+from taut.accounting._pairs.exponential import (
+    exponential_mechanism_pair,
+    laplace_pair,
+    permute_and_flip_pair,
+)
 from taut.accounting._pairs.finite import FailingPair, FinitePair, binary_pair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._releases.release import Release
 
 __all__ = [
     "Exponential",
+    "PermuteAndFlip",
     "RandomizedResponse",
     "StabilityRelease",
     "exponential",
+    "permute_and_flip",
     "randomized_response",
     "stability_release",
 ]
@@ -58,6 +64,22 @@ class Exponential(Release):
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
         return exponential_mechanism_pair(self.epsilon)
+
+
+@dataclass(frozen=True)
+class PermuteAndFlip(Release):
+    """Permute-and-flip: the largest of utilities with exponential noise."""
+
+    kind = "permute_and_flip"
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validate.positive(epsilon=self.epsilon)
+
+    def pair(self, half: Half) -> Pair:
+        """Symmetric: Laplace noise on the difference of two utilities."""
+        return permute_and_flip_pair(self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -104,6 +126,32 @@ def exponential(epsilon: float, *, adjacency: Adjacency | str = "add_remove") ->
     much below that of an arbitrary ``epsilon``-DP release.
     """
     return PrivacyLoss([(Exponential(validate.positive(epsilon=epsilon)), 1)], adjacency)
+
+
+def permute_and_flip(epsilon: float, *, adjacency: Adjacency | str = "add_remove") -> PrivacyLoss:
+    """Return the loss of selecting by permute-and-flip (McKenna and Sheldon 2020).
+
+    Candidates are visited in random order, and each is taken with probability
+    exp(epsilon (u - max u) / (2 sensitivity)): report-noisy-max with exponential noise.
+
+    Args:
+        epsilon: pure-DP parameter of the mechanism. If a neighbour can only raise all utilities,
+            or only lower them, the factor 2 may be left out.
+        adjacency: the relation for which the sensitivity of the utilities holds.
+
+    **Guarantee**: the tight profile, that of Laplace noise with the same epsilon
+    (docs/theory/exponential.md). It is no bounded-range release, so :func:`exponential` composes
+    better and permute-and-flip selects better.
+
+    Raises:
+        ValueError: if ``epsilon`` is not positive.
+
+    Example:
+        >>> from taut.accounting import permute_and_flip
+        >>> permute_and_flip(1.0).epsilon(delta=0)
+        1.0
+    """
+    return PrivacyLoss([(PermuteAndFlip(validate.positive(epsilon=epsilon)), 1)], adjacency)
 
 
 def stability_release(

@@ -7,7 +7,7 @@ exponential mechanism has no atoms (its bounded-range profile, see ``docs/theory
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,12 @@ from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._pairs.finite import binary_pair
 from taut.accounting._pairs.pair import Atoms, Cells, Pair, Quadrature
 
-__all__ = ["ExponentialPair", "exponential_mechanism_pair", "laplace_pair"]
+__all__ = [
+    "ExponentialPair",
+    "exponential_mechanism_pair",
+    "laplace_pair",
+    "permute_and_flip_pair",
+]
 
 # On a panel, at most 2 of loss and 64 radians long, exp(z l) is entire: 128 nodes of Gauss's rule
 # are exact for degree 255, so its series is cut at (32 / 256)^256 or less.
@@ -36,12 +41,14 @@ class ExponentialPair(Pair):
     log_density: float
     atom: float
     zcdp: float = math.inf
+    binary: float = 0.0
+    """The loss of a release with two outcomes that is reached where the pair as a whole is not."""
     closed_form = True
 
     @property
     def attained(self) -> Pair:
-        """Bounded-range profiles are a maximum over releases; one of them has two outcomes."""
-        return self if self.atom else binary_pair(self.reach / 2)
+        """Profiles of selections are a maximum over releases; one of them has two outcomes."""
+        return binary_pair(self.binary) if self.binary else self
 
     @property
     def max_loss(self) -> float:
@@ -125,4 +132,14 @@ def exponential_mechanism_pair(epsilon: float) -> ExponentialPair:
     """
     # log(1 / (4 sinh(epsilon / 2))), safe for large and small epsilon.
     log_density = -math.log(2) - epsilon / 2 - math.log(-math.expm1(-epsilon))
-    return ExponentialPair(epsilon, log_density, 0.0, epsilon**2 / 8)
+    return ExponentialPair(epsilon, log_density, 0.0, epsilon**2 / 8, binary=epsilon / 2)
+
+
+def permute_and_flip_pair(epsilon: float) -> ExponentialPair:
+    """Return the tight pair of permute-and-flip, that of Laplace noise.
+
+    Every threshold has a choice between two candidates that reaches it, but none reaches all. The
+    symmetric one, between utilities that a neighbour exchanges, errs with exp(-epsilon / 2) / 2.
+    """
+    truth = epsilon / 2 + math.log(2 - math.exp(-epsilon / 2))  # log(2 exp(epsilon / 2) - 1)
+    return replace(laplace_pair(epsilon), binary=truth * (1 - RELATIVE_ERROR))
