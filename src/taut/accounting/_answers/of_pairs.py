@@ -42,6 +42,7 @@ _LEAST_LOG_DELTA = -660.0  # exp(-660) = 2e-287: masses of a lattice for less wo
 # Tolerance from which on a lattice is worth seconds: doubling takes as long to be so sharp, and is
 # limited by rounding for millions of copies.
 _SHARP = 1e-4
+_FEW_TERMS = 8  # distinct: with more, a lattice that fits all of them costs more than doubling
 _TAIL_SHARE = 1e-3  # of delta times the tolerance: what cut tails, counted as infinite, may add
 
 
@@ -125,7 +126,8 @@ class EpsilonOfPairs:
         self, tolerance: float, floor: float, *, tight: bool
     ) -> Iterator[tuple[Engine, Bounds]]:
         """Yield bounds of one engine after the other, quick ones first."""
-        if tight:  # a lattice has no lower bound for another pair than the one it looks at
+        # A lattice has no lower bound for another pair than the one it looks at.
+        if tight and len(self._part.terms) <= _FEW_TERMS:
             lattice = self._engine(quick=True)
             yield Engine.LATTICE, lattice.epsilon(self._delta, tolerance, floor)
         try:
@@ -149,7 +151,8 @@ class EpsilonOfPairs:
         decided = self._limit is not None or self._part.single is not None
         if decided or self._part.suits_contour:
             return False
-        if self._engine(quick=True).stays_below(self._delta, epsilon):
+        few = len(self._part.terms) <= _FEW_TERMS
+        if few and self._engine(quick=True).stays_below(self._delta, epsilon):
             return True
         return ConvexOrder(self._part, self._tail).stays_below(self._delta, epsilon)
 
@@ -273,7 +276,7 @@ class DeltaOfPairs:
         if contour is not None:
             yield Engine.CONTOUR, contour.delta
         sharp = tolerance <= _SHARP
-        if tight:
+        if tight and (sharp or len(part.terms) <= _FEW_TERMS):
             try:
                 lattice = LatticeEngine(part.terms, cumulants, saddle, tail, quick=not sharp)
                 yield Engine.LATTICE, partial(_lattice_bounds, *lattice.curve(tolerance))

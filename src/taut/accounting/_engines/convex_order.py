@@ -12,7 +12,8 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from taut.accounting._engines.dyadic import (
 )
 from taut.accounting._engines.half_sum import HalfSum
 from taut.accounting._pairs.discretisation import BeyondLattice
-from taut.accounting._pairs.pair import Pair
+from taut.accounting._pairs.pair import Cells, Pair
 
 __all__ = ["ConvexOrder", "OrderedSum", "mass_error", "places"]
 
@@ -118,6 +119,7 @@ class ConvexOrder:
         """Take a sum, and the mass that may be cut from each copy."""
         self._part = part
         self._tail = tail
+        self._places: dict[tuple[Pair, int, float], _Placement] = {}
 
     def epsilon(self, delta: float, tolerance: float, guess: float) -> Bounds:
         """Return bounds on epsilon at ``delta``, relative gap ``tolerance`` if time allows.
@@ -162,15 +164,16 @@ class ConvexOrder:
         self, tolerance: float, bounds: Callable[[OrderedSum], Bounds]
     ) -> tuple[Bounds, OrderedSum]:
         """Return the best ``bounds``, and the narrowest sum: the gap falls with N squared."""
-        half, best, last = _half(tolerance), Bounds(0.0, math.inf), math.inf
+        half, best, last, stalls = _half(tolerance), Bounds(0.0, math.inf), math.inf, 0
         for _ in range(_MOST_REFINEMENTS):
             found = self.compose(half)
             at = bounds(found)
-            stalled, last = at.gap > _STALLED * last, at.gap
+            # Distances are powers of two, so that one refinement may gain little, but not two.
+            stalls, last = stalls + (at.gap > _STALLED * last), at.gap
             upper = min(best.upper, at.upper)
             best = Bounds(min(max(best.lower, at.lower), upper), upper)
             wanted = tolerance * best.upper
-            if best.gap <= wanted or half == _MOST_NODES or stalled or math.isinf(upper):
+            if best.gap <= wanted or half == _MOST_NODES or stalls == 2 or math.isinf(upper):
                 break
             growth = min(max(1.15 * math.sqrt(at.gap / wanted), 1.5), 4.0)
             half = min(_multiple(half * growth), _MOST_NODES)
@@ -178,6 +181,7 @@ class ConvexOrder:
 
     def compose(self, half: int) -> OrderedSum:
         """Return the sum on levels of ``half`` nodes to either side."""
+        self._places.clear()  # of another number of nodes
         return self._seen(self._side(SpreadLosses(), half), self._side(MergedLosses(), half))
 
     def _seen(self, upper: Dyadic, lower: Dyadic) -> OrderedSum:
@@ -194,11 +198,18 @@ class ConvexOrder:
         except (ArithmeticError, ValueError) as error:
             raise BeyondLattice(str(error)) from error
 
+    def _placed(self, pair: Pair, half: int) -> _Placement:
+        """Return where a loss is put; both sides ask, one after the other."""
+        key = pair, half, self._tail
+        if key not in self._places:
+            self._places[key] = _place(*key)
+        return self._places[key]
+
     def _total(self, terms: Sequence[tuple[Pair, int]], scale: Scale, half: int) -> Dyadic:
-        powers = [
-            (count, i, power(_single(pair, scale, half, self._tail), count, self._tail))
-            for i, (pair, count) in enumerate(terms)
-        ]
+        powers = []
+        for i, (pair, count) in enumerate(terms):
+            single = _single(pair, self._placed(pair, half), scale, half, self._tail)
+            powers.append((count, i, power(single, count, self._tail)))
         # Small sums first: each then meets others of its size.
         heapq.heapify(powers)
         while len(powers) > 1:
@@ -217,8 +228,19 @@ def _multiple(half: float) -> int:
     return 4 * math.ceil(half / 4)
 
 
-def _single(pair: Pair, scale: Scale, half: int, tail: float) -> Dyadic:
-    """Return one loss, spread or merged, on nodes around its mean.
+class _Placement(NamedTuple):
+    """Where one loss is put: what its spread and its merged law have in common."""
+
+    centre: float
+    bottom: int
+    levels: int
+    kept: slice
+    edges: Vector
+    cells: Cells
+
+
+def _place(pair: Pair, half: int, tail: float) -> _Placement:
+    """Return nodes around the mean of a loss, and the cells between them.
 
     Where the nodes are is a matter of accuracy alone, so that a quadrature may place them.
     """
@@ -241,7 +263,14 @@ def _single(pair: Pair, scale: Scale, half: int, tail: float) -> Dyadic:
     first = int(np.searchsorted(edges, low, side="right")) - 1
     last = max(int(np.searchsorted(edges, high, side="left")), first + 1)
     kept = slice(first, last + 1)
-    rows = (_spread if scale.rows == 1 else _merged)(pair, edges[kept], tail)
+    return _Placement(centre, bottom, levels, kept, edges[kept], pair.cells(edges[kept]))
+
+
+def _single(pair: Pair, at: _Placement, scale: Scale, half: int, tail: float) -> Dyadic:
+    """Return one loss, spread or merged, on its nodes."""
+    centre, bottom, levels, kept, edges, cells = at
+    level, place = places(half, levels)
+    rows = (_spread if scale.rows == 1 else _merged)(pair, edges, cells, tail)
     values = np.zeros((levels + 1, scale.rows, 2 * half + 1))
     values[level[kept], :, place[kept] + half] = rows.T
     return Dyadic(
@@ -249,6 +278,7 @@ def _single(pair: Pair, scale: Scale, half: int, tail: float) -> Dyadic:
     )
 
 
+@lru_cache(maxsize=64)
 def places(half: int, levels: int) -> NDArray[np.int64]:
     """Return levels and indices of all nodes in increasing order, shape (2, n)."""
     outer, middle = np.arange(half // 2 + 1, half + 1), np.arange(-half, half + 1)
@@ -271,9 +301,9 @@ def mass_error(mass: Vector) -> Vector:
     return error
 
 
-def _spread(pair: Pair, edges: Vector, tail: float) -> Vector:
+def _spread(pair: Pair, edges: Vector, cells: Cells, tail: float) -> Vector:
     """Return masses on ``edges`` for every cell split between its ends; errors go up."""
-    mass, _, surplus, error = pair.cells(edges)
+    mass, _, surplus, error = cells
     width = -np.expm1(-np.diff(edges))
     raised = (surplus + error) / width
     if pair.continuous:
@@ -291,9 +321,9 @@ def _spread(pair: Pair, edges: Vector, tail: float) -> Vector:
     return result
 
 
-def _merged(pair: Pair, edges: Vector, tail: float) -> Vector:
+def _merged(pair: Pair, edges: Vector, cells: Cells, tail: float) -> Vector:
     """Return masses of the cells and E exp(edge - L), at their lower ends; errors go down."""
-    mass, _, surplus, error = pair.cells(edges)
+    mass, _, surplus, error = cells
     off = mass_error(mass)
     least = np.maximum(mass - off, 0.0) if pair.continuous else mass
     share = np.maximum(surplus - error, 0.0) / np.maximum(mass + off, _LEAST_WIDTH)
