@@ -22,7 +22,7 @@ from taut.errors import UnsoundConfiguration
 from taut.training._gradients.apart.materialised import CANNOT_VECTORISE
 from taut.training._gradients.layers.records import Record, Rows
 from taut.training._gradients.layers.rewrites import rewritten
-from taut.training._gradients.leaf import quiet
+from taut.training._gradients.other_layers import quiet
 from taut.training._gradients.unchanged_state import State
 from taut.training._tensors.examples import batch_size
 
