@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut._base.rounding import round_down, round_up
+from taut._base.rounding import (
+    places_up,
+    round_down,
+    round_up,
+    scientific_down,
+    scientific_up,
+)
 
 
 @given(st.floats(min_value=0.0, allow_infinity=False), st.integers(1, 17))
@@ -38,3 +44,14 @@ def test_numbers_that_fit_the_digits_stay(number, exponent):
 )
 def test_rounding_to_three_digits(value, up, down):
     assert (round_up(value, 3), round_down(value, 3)) == (up, down)
+
+
+@given(st.floats(min_value=1e-300, max_value=1e300), st.integers(1, 17))
+def test_scientific_rounding_never_crosses_the_value(value, digits):
+    assert float(scientific_down(value, digits)) <= value <= float(scientific_up(value, digits))
+
+
+@given(st.floats(min_value=0.0, max_value=1e12), st.integers(0, 6))
+def test_places_never_fall_below_the_value(value, places):
+    assert value <= float(places_up(value, places)) <= value + 10.0**-places * (1 + 1e-9) + 1e-3
+    assert places_up(1.0, 3) == "1.000"
