@@ -73,7 +73,7 @@ def dataset(arrays: Arrays, part: str, source: str, *, classes: bool) -> TensorD
         raise ValueError(f"{source} holds no examples")
     if targets.ndim < 1 or len(targets) != len(inputs):
         raise ValueError(
-            f"{source} holds {len(inputs)} inputs x_{part}, and targets of shape {targets.shape}"
+            f"{source} holds {len(inputs)} inputs, and targets of shape {targets.shape}"
         )
     return TensorDataset(_inputs(inputs, source), _targets(targets, source, classes=classes))
 

