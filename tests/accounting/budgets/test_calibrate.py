@@ -190,3 +190,25 @@ class TestRefusals:
 
         with pytest.raises(ValueError, match="mine"):
             taut.calibrate(make, epsilon=1, delta=1e-5)
+
+
+def exchanged(sigma):
+    """Return a loss whose bounds stay apart, and get sharper slowly."""
+    exchange = taut.gaussian(sigma, sensitivity=2.0, adjacency="replace")
+    return 1_000 * exchange.poisson(512 / 60_000, removal=taut.gaussian(sigma))
+
+
+@pytest.mark.parametrize(("make", "sharpest"), [(sampled, 1e-2 / 8), (exchanged, 1e-2)])
+def test_nothing_is_computed_more_sharply_than_the_tolerance_takes(monkeypatch, make, sharpest):
+    asked = []
+    bounds = taut.PrivacyLoss.epsilon_bounds
+
+    def recorded(self, delta, tolerance=1e-3):
+        asked.append(tolerance)
+        return bounds(self, delta, tolerance)
+
+    monkeypatch.setattr(taut.PrivacyLoss, "epsilon_bounds", recorded)
+    found = taut.calibrate(make, epsilon=3.0, delta=1e-5, tolerance=1e-2)
+    assert min(asked) >= sharpest
+    assert found.epsilon.upper <= 3.0
+    assert make(found.value / 1.02).epsilon(1e-5, 1e-2) > 3.0

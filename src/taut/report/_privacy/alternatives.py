@@ -14,7 +14,7 @@ __all__ = ["Alternative", "Alternatives", "alternatives"]
 
 _BATCHES = (0.25, 0.5, 2.0, 4.0)
 _SHARPNESS = 1e-2  # of epsilon: tables show three digits
-_ACCURACY = 2e-2  # of noise, likewise; sharper bounds are slow for some samplers
+_ACCURACY = 1e-2  # of noise, likewise; sharper bounds are slow for some samplers
 _MOST = 2.0**12  # times the noise of the run; nobody would train with more
 
 
