@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from taut.errors import UnsoundConfiguration
+from taut.training._gradients.isolation.draws import Draws
 from taut.training._gradients.layers.rewrites import rewritten
 from taut.training._gradients.tape import Tape
 from taut.training._tensors.examples import LossFunction, apply, batch_size, examples_of
@@ -78,7 +79,8 @@ def check_examples(
     loss = sum_of_squares if loss_fn is None else loss_fn
     losses = _losses(model if forward is None else forward, loss, inputs, targets)
     together = slice(0, few)
-    with _same_randomness(names):
+    draws = Draws(model)
+    with draws.again():
         if few > 1 and tape.has_unknown_layers:
             with tape.recording():  # a batch of another size shows what they take
                 losses(slice(0, 1))
@@ -87,9 +89,11 @@ def check_examples(
         check_losses(tape, names, values)
         # What a rewritten layer draws may be the same in another order.
         is_stochastic = _is_stochastic(losses, together)
-        with rewritten(model, (nn.Module,)) if is_stochastic else nullcontext():
+        with rewritten(model, (nn.Module,)) if is_stochastic else nullcontext(), draws.again():
             expected = _by_autograd(names, lambda: losses(together))
-        _compare(names, _by_tape(tape, lambda: losses(together)), expected)
+        with draws.again():
+            summed = _by_tape(tape, lambda: losses(together))
+        _compare(names, summed, expected)
 
 
 def _losses(
@@ -106,7 +110,6 @@ _NOT_RECORDED = "is not that of autograd; use the parameter only in calls of its
 
 
 def _by_autograd(names: Mapping[Tensor, str], losses: Callable[[], Tensor]) -> dict[Tensor, Tensor]:
-    torch.manual_seed(_SEED)
     found = torch.autograd.grad(losses().sum(), list(names), allow_unused=True)
     pairs = zip(names, found, strict=True)
     return {p: torch.zeros_like(p) if grad is None else grad for p, grad in pairs}
@@ -114,7 +117,6 @@ def _by_autograd(names: Mapping[Tensor, str], losses: Callable[[], Tensor]) -> d
 
 def _by_tape(tape: Tape, losses: Callable[[], Tensor]) -> Callable[[Tensor], Tensor]:
     """Return the sum of examples' gradients at a parameter, one parameter after the other."""
-    torch.manual_seed(_SEED)
     with tape.recording():
         values = losses()
     torch.autograd.backward(values.sum())
@@ -165,13 +167,6 @@ def _is_stochastic(losses: Callable[[slice], Tensor], part: slice) -> bool:
             values.append(losses(part))
     one, other = values
     return not bool(((one == other) | (one.isnan() & other.isnan())).all())
-
-
-@contextmanager
-def _same_randomness(names: Mapping[Tensor, str]) -> Iterator[None]:
-    devices = {p.device.index for p in names if p.device.type == "cuda"}
-    with torch.random.fork_rng(devices=sorted(devices)):
-        yield
 
 
 def sum_of_squares(outputs: Any, _: Any) -> Tensor:

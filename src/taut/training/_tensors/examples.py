@@ -42,7 +42,7 @@ def batch_size(inputs: Any) -> int:
 
 def examples_of(values: Any, part: slice) -> Any:
     """Return some examples of inputs or targets, in whatever structure."""
-    return pytree.tree_map(lambda x: x[part] if isinstance(x, Tensor) else x, values)
+    return pytree.tree_map(lambda x: x[part] if isinstance(x, Tensor) and x.dim() else x, values)
 
 
 def length(dataset: Any) -> int:
