@@ -16,7 +16,7 @@ class WatchedWeights:
     """Remembers what weights were after a step.
 
     Args:
-        parameters: those that are trained.
+        parameters: those that are trained; sharded ones are not watched.
 
     Lengths are compared beside the counts of changes that torch keeps, since what is written
     through `data` leaves no trace there. One pass over the weights takes less than a hundredth of
@@ -29,7 +29,7 @@ class WatchedWeights:
 
     def settle(self) -> None:
         """Take the weights as they are now."""
-        self._before = self._now()
+        self._before = self._now() if self._parameters else None
 
     def check(self) -> None:
         """Refuse weights that have changed since.
@@ -37,7 +37,7 @@ class WatchedWeights:
         Raises:
             UnsoundConfiguration: with what to do if the change was public.
         """
-        if self._before is None or not self._parameters:
+        if self._before is None:
             return
         versions, lengths = self._now()
         if versions != self._before[0] or not torch.equal(
@@ -54,4 +54,4 @@ class WatchedWeights:
     def _now(self) -> tuple[list[int], Tensor]:
         lengths = torch._foreach_norm([p.detach() for p in self._parameters])
         on_one = [length.double().cpu() for length in lengths]
-        return [p._version for p in self._parameters], torch.stack(on_one or [torch.zeros(())])
+        return [p._version for p in self._parameters], torch.stack(on_one)
