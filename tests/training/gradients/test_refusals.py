@@ -512,7 +512,7 @@ def test_dropout_hides_no_mixing(kind, caplog):
 @pytest.mark.filterwarnings("ignore:std")
 def test_example_that_is_finite_only_in_company_is_refused():
     model = Net(lambda m, x: m.b(m.a((x - x.mean(0)) / x.std(0))))
-    with pytest.raises(UnsoundConfiguration, match=r"not finite .* depends on the other examples"):
+    with pytest.raises(UnsoundConfiguration, match="depends on the other examples"):
         engine(model).accumulate_batch(X, None, squares)
 
 
