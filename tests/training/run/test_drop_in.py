@@ -650,3 +650,15 @@ def test_models_with_dropout():
     for x, y in loader:
         one_step(net, optimizer, x, y)
     assert optimizer.ledger.steps == len(loader)
+
+
+@pytest.mark.parametrize("unscales", [False, True])
+def test_scaled_losses_are_refused_with_words(unscales):
+    net, optimizer, loader = private(unchecked_isolation=True)
+    scaler = torch.amp.GradScaler("cpu")
+    x, y = next(iter(loader))
+    scaler.scale(functional.cross_entropy(net(x), y)).backward()
+    if unscales:
+        scaler.unscale_(optimizer)
+    with pytest.raises(UnsoundConfiguration, match="use bfloat16"):
+        scaler.step(optimizer)

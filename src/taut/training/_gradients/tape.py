@@ -353,8 +353,7 @@ def _layers(model: nn.Module) -> Iterator[_Layer]:
         elif rule is not None or is_leaf(module):
             yield _Layer(name, module, rule=rule)
         elif _is_broadcast(module):
-            own = (n for n, p in module.named_parameters(recurse=False) if p.requires_grad)
-            yield _Layer(name, module, broadcast=tuple(own))
+            yield _Layer(name, module, broadcast=tuple(_own(module)))
         else:
             raise UnsoundConfiguration(
                 f"{type(module).__name__} {name or '(the model)'!r} has parameters of its own "
@@ -366,8 +365,19 @@ def _layers(model: nn.Module) -> Iterator[_Layer]:
 
 def _has_own(module: nn.Module) -> bool:
     """Whether a module has trainable parameters that its children do not have."""
-    attention = isinstance(module, nn.MultiheadAttention)
-    return any(p.requires_grad for p in module.parameters(recurse=attention))
+    if isinstance(module, nn.MultiheadAttention):
+        return any(p.requires_grad for p in module.parameters())
+    return bool(_own(module))
+
+
+def _own(module: nn.Module) -> list[str]:
+    """Return the names of a module's trainable parameters that no layer inside has as well."""
+    inside = {id(p) for child in module.children() for p in child.parameters()}
+    return [
+        name
+        for name, p in module.named_parameters(recurse=False)
+        if p.requires_grad and id(p) not in inside
+    ]
 
 
 def _is_broadcast(module: nn.Module) -> bool:
@@ -376,7 +386,7 @@ def _is_broadcast(module: nn.Module) -> bool:
     Class tokens and positions have a first axis of one. That they are broadcast along it, the first
     batch must show.
     """
-    own = [p for p in module.parameters(recurse=False) if p.requires_grad]
+    own = [getattr(module, name) for name in _own(module)]
     return all(p.dim() > 1 and len(p) == 1 for p in own) and not hasattr(module, "parametrizations")
 
 
