@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from taut.errors import UnsoundConfiguration
 from taut.training import (
     FlatClip,
     Plan,
@@ -13,7 +14,7 @@ from taut.training import (
     masked_lm_loss,
     seq2seq_loss,
 )
-from taut.training._data.batches import inputs_and_targets
+from taut.training._data.batches import check_rows, inputs_and_targets
 
 SHIFTED = {causal_lm_loss: 1, masked_lm_loss: 0, seq2seq_loss: 0}
 
@@ -80,3 +81,9 @@ def test_trainer_takes_mappings_with_labels():
     plan = Plan(examples=24, batch_size=8, epochs=1, epsilon=4, delta=1e-2, clipping=FlatClip(1.0))
     result = PrivateTrainer(Words(), causal_lm_loss, plan, progress=False).fit(data)
     assert result.steps == 3
+
+
+def test_examples_that_are_packed_into_a_row_are_refused():
+    with pytest.raises(UnsoundConfiguration, match="pad them instead"):
+        check_rows({"tokens": torch.ones(1, 30)}, 5)
+    check_rows({"tokens": torch.ones(5, 6)}, 5)

@@ -10,7 +10,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
-__all__ = ["LabelRange", "check_finite", "check_outputs", "inputs_and_targets", "probed"]
+from taut.errors import UnsoundConfiguration
+
+__all__ = [
+    "LabelRange",
+    "check_finite",
+    "check_outputs",
+    "check_rows",
+    "inputs_and_targets",
+    "probed",
+]
 
 _PROBED = 4
 _LOOKED_AT = 64  # examples among which one with another target is looked for
@@ -41,6 +50,17 @@ def inputs_and_targets(batch: Any, device: torch.device | None = None) -> tuple[
         return batch[0], None
     *inputs, targets = batch
     return (inputs[0] if len(inputs) == 1 else tuple(inputs)), targets
+
+
+def check_rows(inputs: Any, examples: int) -> None:
+    """Refuse a batch in which examples were packed into fewer rows, or left out."""
+    rows = {len(x) for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor) and x.dim() > 0}
+    if rows and rows != {examples}:
+        raise UnsoundConfiguration(
+            "collate_fn made another number of rows than there are examples: a row is what is "
+            "clipped, and must be one example. Examples that are packed into a row see each other, and one "
+            "that is left out moves the others to other rows; pad them instead"
+        )
 
 
 def check_finite(inputs: Any) -> None:

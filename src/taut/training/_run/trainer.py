@@ -19,7 +19,7 @@ from taut._base.run_names import checked_names
 from taut.errors import BudgetExceeded
 from taut.noise import RandomSource
 from taut.training._data.augmentation import Augment, Augmentation, examples_within
-from taut.training._data.batches import LabelRange, check_finite, inputs_and_targets
+from taut.training._data.batches import LabelRange, check_finite, check_rows, inputs_and_targets
 from taut.training._data.first_batch import first_examples
 from taut.training._data.loader import MicroBatch, PrivateLoader
 from taut.training._data.recognised_loss import recognised
@@ -44,7 +44,7 @@ from taut.training._step.optimizer_checks import optimizer_of, scheduler_of
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._step.recorded_passes import check_detached
 from taut.training._step.reduction import refuse_for_shards, unwrapped
-from taut.training._tensors.examples import Collate, LossFunction
+from taut.training._tensors.examples import Collate, LossFunction, batch_size
 from taut.training._tensors.processes import Processes
 
 __all__ = ["PrivateTrainer"]
@@ -265,11 +265,12 @@ class PrivateTrainer:
         self._prepare(dataset)
         most, collate = (self._loading[n] for n in ("max_physical_batch_size", "collate_fn"))
         batch = first_examples(dataset, self.plan.batch_size, most, collate)
+        rows = batch_size(inputs_and_targets(batch)[0])
         train_mode(self.model)
         with torch.random.fork_rng():
             self._renew_clipping()
             try:
-                self._accumulate(MicroBatch(batch, 1, 0, is_last=True))
+                self._accumulate(MicroBatch(batch, rows, 0, is_last=True))
             finally:
                 self._gradient.discard()
 
@@ -460,6 +461,7 @@ class PrivateTrainer:
         assert self._losses is not None
         assert self._labels is not None
         inputs, targets = inputs_and_targets(part.data, self.device)
+        check_rows(inputs, part.size)
         check_finite(inputs)
         self._labels.check(targets)
         if self._augment is not None:
