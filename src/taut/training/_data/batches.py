@@ -58,7 +58,8 @@ def check_rows(inputs: Any, examples: int) -> None:
     if rows and rows != {examples}:
         raise UnsoundConfiguration(
             "collate_fn made another number of rows than there are examples: a row is what is "
-            "clipped, and must be one example. Examples that are packed into a row see each other, and one "
+            "clipped, and must be one example. Examples that are packed into a row see each "
+            "other, and one "
             "that is left out moves the others to other rows; pad them instead"
         )
 
