@@ -22,7 +22,7 @@ class Vertex(NamedTuple):
 
     Attributes:
         full: how many coordinates are at the largest magnitude.
-        large: that magnitude.
+        large: magnitude of the large entries.
         rest: the magnitude of one more coordinate, possibly 0.
     """
 

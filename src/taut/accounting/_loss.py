@@ -152,9 +152,9 @@ class PrivacyLoss:
 
         Args:
             rate: the probability of taking part.
-            removal: for a replace-one loss only: the loss, under add/remove, of taking a record
-                out of the sample altogether. For a sum clipped at C it has sensitivity C where
-                the replace-one loss has 2 C.
+            removal: loss, for a replace-one loss only, under add/remove, of taking a record out of
+                the sample altogether. For a sum clipped at C it has sensitivity C where the
+                replace-one loss has 2 C.
 
         **Guarantee**: add/remove, its halves, or zero-out (Zhu, Dong and Wang 2022, Theorem 11,
         corrected); replace-one by advanced joint convexity (Balle, Barthe and Gaboardi 2018,
@@ -325,7 +325,8 @@ class PrivacyLoss:
         """Return certified bounds on epsilon at ``delta``.
 
         Args:
-            delta: in [0, 1); at 0 the answer is the pure-DP epsilon, possibly infinite.
+            delta: probability delta of the guarantee, in [0, 1); at 0 the answer is the pure-DP
+                epsilon, possibly infinite.
             tolerance: wanted gap relative to the upper bound. The bracket is valid at any gap; it
                 can be wider than asked where memory or rounding would not allow more (very small
                 delta or rate, some sums of atoms), and for releases without a dominating pair.
@@ -399,7 +400,7 @@ class PrivacyLoss:
         """Return an estimate of epsilon, not a guarantee.
 
         Args:
-            delta: in (0, 1).
+            delta: probability delta of the guarantee, in (0, 1).
             method: ``"contour"`` (many digits, for losses with closed-form cumulants) or ``"afa"``
                 (the accountant of Zhu, Dong and Wang 2022, unsafe at large epsilon).
         """

@@ -38,9 +38,9 @@ class Check:
     """What a check found.
 
     Attributes:
-        name: of what was looked at.
+        name: name of what was looked at.
         status: "ok", "absent" for an extra that is not installed, "warning" or "broken".
-        detail: in words.
+        detail: explanation, in words.
     """
 
     name: str

@@ -46,7 +46,7 @@ class Profile:
 
     Attributes:
         sensitivity: the set.
-        names: of the coordinates, or None.
+        names: names of the coordinates, or None.
         weights: their importance, or None.
     """
 

@@ -46,13 +46,13 @@ def compare(
             out with a reason.
         seeds: how many, or which. One seed decides first weights, batches and noise, the same for
             all arms as far as they draw the same, so that differences are taken on equal seeds.
-        learning_rates: that every arm is tuned over; the best mean counts. Or one for every arm, by
-            label, such as the `chosen` of a comparison on other examples.
+        learning_rates: learning rates that every arm is tuned over; the best mean counts. Or one
+            for every arm, by label, such as the `chosen` of a comparison on other examples.
         extend: how often an arm whose best learning rate is the smallest or largest of those it
             tried may try another beyond, half or twice as large; by the same rule for every arm.
         tuning_seeds: choose by the first so many seeds, and train the others at the chosen
             learning rate only; all by default.
-        confidence: of the intervals.
+        confidence: confidence level of the intervals.
         out_dir: where finished runs are kept, so that a comparison that was killed goes on where
             it stopped, and later ones may add arms, seeds and learning rates; also where table.md,
             runs.csv and comparison.json are written.

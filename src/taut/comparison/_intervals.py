@@ -20,12 +20,12 @@ class Interval:
     """A mean and how far it may be off.
 
     Attributes:
-        mean: of the values.
+        mean: mean of the values.
         low: the lower end,
-        high: and the upper end of the interval; without end for one value.
+        high: the upper end of the interval; without end for one value.
         count: how many values there were.
-        confidence: with which the interval holds the true mean, for values that are normal and
-            independent (Student 1908).
+        confidence: confidence level with which the interval holds the true mean, for values that
+            are normal and independent (Student 1908).
     """
 
     mean: float
@@ -52,9 +52,10 @@ def mean_interval(
 
     Args:
         values: independent and normal.
-        confidence: of the interval.
-        deviation: of one value, at least: values that agree by chance are no evidence.
-        reach: of the interval to both sides, at least.
+        confidence: confidence level of the interval.
+        deviation: standard deviation of one value, at least: values that agree by chance are no
+            evidence.
+        reach: least reach of the interval to both sides, at least.
     """
     level = validate.positive(confidence=validate.below_one(confidence=confidence))
     table = np.asarray(values, dtype=np.float64)
@@ -72,10 +73,11 @@ def difference_interval(
     """Return the mean difference on equal seeds, never finer than the examples resolve it.
 
     Args:
-        values: of one arm, by seed.
-        base: of the other, by seed.
-        confidence: of the interval.
-        examples: that accuracies are counted on; None for numbers that are not counts.
+        values: values of one arm, by seed.
+        base: values of the other, by seed.
+        confidence: confidence level of the interval.
+        examples: number of examples that accuracies are counted on; None for numbers that are not
+            counts.
 
     Two models whose accuracies differ by k of n examples disagree on k examples at least, and the
     number of those varies as a binomial one: by sqrt(k (1 - k/n)) at least, and by no less than

@@ -17,7 +17,7 @@ def beyond(runs: Sequence[Run]) -> tuple[float, ...]:
     """Return the learning rates to try next: beyond the end where the best one lies.
 
     Args:
-        runs: of one arm, with the same seeds for every learning rate.
+        runs: runs of one arm, with the same seeds for every learning rate.
 
     One of a single learning rate lies at both ends. None are returned if the best lies inside.
     """

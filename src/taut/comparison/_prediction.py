@@ -124,8 +124,8 @@ def predict(
         settings: what is equal for all arms.
         sizes: the number of entries of every trainable parameter, by name; see `Task.sizes`.
         arms: names or arms; all of this package by default.
-        public_gradients: of public examples at the model's first weights, one per row; see
-            `Task.gradients`. With them the table says what noise leaves of the signal.
+        public_gradients: gradients of public examples at the model's first weights, one per row;
+            see `Task.gradients`. With them the table says what noise leaves of the signal.
 
     **Guarantee**: no private data are looked at. Every plan promises the epsilon and delta of the
     settings, and all of them compute the same number of gradients in expectation.

@@ -12,7 +12,7 @@ class Progress:
     """Counts the steps of all runs.
 
     Args:
-        steps: of all runs together.
+        steps: number of steps of all runs together.
         wanted: whether to show anything; a bar needs rich and a terminal.
     """
 

@@ -37,10 +37,10 @@ class Comparison:
     Attributes:
         prediction: their plans, and those that could not take part.
         runs: all that were trained, learning rates that lost included.
-        seeds: that every arm was trained with at its best learning rate.
-        learning_rates: that every arm began with; empty if they were chosen before.
+        seeds: seeds that every arm was trained with at its best learning rate.
+        learning_rates: learning rates that every arm began with; empty if they were chosen before.
         chosen: the learning rate that every arm chose, by label.
-        confidence: of the intervals.
+        confidence: confidence level of the intervals.
         tuned_on_test: whether the examples that judge chose the learning rates as well.
         test_examples: how many judge.
 

@@ -23,17 +23,17 @@ class Run:
 
     Attributes:
         arm: the label of its arm.
-        learning_rate: of its optimizer.
-        seed: of weights, batches and noise.
+        learning_rate: learning rate of its optimizer.
+        seed: seed of weights, batches and noise.
         accuracy: on the test examples; None if targets are not classes.
         loss: on the test examples; None if it is not finite.
         choice_accuracy: on the examples that choose the learning rate,
-        choice_loss: likewise.
+        choice_loss: loss on the examples that choose, likewise.
         epsilon: certified, of this run alone.
         steps: updates.
-        noise_multiplier: of its plan.
-        seconds: that training took, by the clock.
-        cpu_seconds: of processors that training took, on all threads of this process.
+        noise_multiplier: noise multiplier of its plan.
+        seconds: seconds that training took, by the clock.
+        cpu_seconds: CPU seconds that training took, on all threads of this process.
     """
 
     arm: str

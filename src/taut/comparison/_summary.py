@@ -38,8 +38,8 @@ class ArmResult:
             holds for all arms at once; None for the reference.
         verdict: whether the difference is beyond its interval.
         reason: why it is undecided; empty if it is not.
-        seconds: that a run took on average, by the clock.
-        cpu_seconds: of processors that a run took on average.
+        seconds: seconds that a run took on average, by the clock.
+        cpu_seconds: CPU seconds that a run took on average.
     """
 
     arm: str
@@ -76,7 +76,7 @@ def best_learning_rate(runs: Sequence[Run]) -> float:
     """Return the learning rate with the best mean on the examples that choose; the first of equals.
 
     Args:
-        runs: of one arm, with the same seeds for every learning rate.
+        runs: runs of one arm, with the same seeds for every learning rate.
     """
     metric = metric_of(runs)
     scores: dict[float, list[float]] = {}
@@ -99,9 +99,9 @@ def summarise(
         chosen: the runs of every arm at its best learning rate, in the order of seeds.
         tried: the learning rates that every arm chose from; none if they were chosen before.
         metric: what is averaged.
-        confidence: of the interval of every mean, and of all differences together, each of which
-            has its share of what may go wrong (Bonferroni).
-        examples: that judge; accuracies are multiples of one over their number.
+        confidence: confidence level of the interval of every mean, and of all differences together,
+            each of which has its share of what may go wrong (Bonferroni).
+        examples: number of examples that judge; accuracies are multiples of one over their number.
     """
     counted = examples if metric == "accuracy" else None
     finest = 0.0 if counted is None else one_example(counted)

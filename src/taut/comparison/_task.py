@@ -40,7 +40,7 @@ class Task:
     Args:
         model: a function without arguments that makes a model; called anew for every run, with
             torch seeded, so that all arms start from the same weights.
-        loss_fn: as for `PrivateTrainer`.
+        loss_fn: loss function, as for `PrivateTrainer`.
         train: examples to train on: inputs and targets.
         test: examples that arms are judged by.
         validation: examples that choose the learning rate; `test` if left out, which flatters

@@ -138,11 +138,12 @@ def recommend(
     Args:
         sensitivity: what one record can change; for replace-one, a set of ``differences()``.
         epsilon: the promise, above 0.
-        delta: in [0, 1); with 0 only pure mechanisms are compared.
+        delta: probability delta of the guarantee, in [0, 1); with 0 only pure mechanisms are
+            compared.
         objective: ``"total"``, the sum of E|noise_i|^power; ``"worst"``, the largest variance;
             ``"relative"``, the sum of variances over squared sensitivities.
         weights: positive importance of every coordinate (or block, if there is no basis).
-        power: of the error, for ``"total"``.
+        power: exponent of the error, for ``"total"``.
 
     **Guarantee**: every option is (epsilon, delta)-private for the adjacency of the set, by its own
     certificate; the ranking uses no data. Picking an option after seeing the noise of another is a

@@ -54,7 +54,7 @@ def dataset(arrays: Arrays, part: str, source: str, *, classes: bool) -> TensorD
     """Return inputs and targets of one part.
 
     Args:
-        arrays: from `named_arrays`.
+        arrays: arrays from `named_arrays`.
         part: "train", "test", "validation" or "public".
         source: how messages call the file.
         classes: whether targets are labels; otherwise they are numbers.
@@ -85,7 +85,7 @@ def read_data(
 
     Args:
         section: what the configuration says.
-        path: of the file, if there is one.
+        path: path of the file, if there is one.
         classes: whether targets are labels; otherwise they are numbers.
 
     Raises:

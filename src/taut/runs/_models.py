@@ -30,7 +30,7 @@ def our_model(name: str, where: str = "[model] name") -> Callable[..., Any]:
     """Return the model of `taut.training.models` that a name stands for.
 
     Args:
-        name: as Python spells it, or in lower case, with hyphens or underscores.
+        name: name, as Python spells it, or in lower case, with hyphens or underscores.
         where: how messages call the place of the name.
 
     Raises:

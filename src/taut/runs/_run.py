@@ -44,9 +44,9 @@ class PreparedRun:
 
     Attributes:
         config: where it came from.
-        examples: to train on.
-        held_out: to evaluate on, if there are any.
-        model: with its first weights.
+        examples: examples to train on.
+        held_out: examples to evaluate on, if there are any.
+        model: model with its first weights.
         plan: what the run will cost.
     """
 
@@ -64,8 +64,8 @@ class RunOutcome:
     Attributes:
         result: the promise.
         evaluation: on the held-out examples; the promise does not cover it. None without them.
-        directory: of the run: config.toml, plan.json, ledger.jsonl, metrics.csv, checkpoint.pt,
-            model.pt (the weights, averaged if `ema` was set) and result.json.
+        directory: directory of the run: config.toml, plan.json, ledger.jsonl, metrics.csv,
+            checkpoint.pt, model.pt (the weights, averaged if `ema` was set) and result.json.
     """
 
     result: TrainingResult
@@ -77,8 +77,8 @@ def prepare(config: RunConfig, *, allow_code: str | None = None) -> PreparedRun:
     """Read the data, make the model, solve the plan, and check all that the first step checks.
 
     Args:
-        config: from `RunConfig.from_toml`.
-        allow_code: as of `train`.
+        config: configuration from `RunConfig.from_toml`.
+        allow_code: modules that may be imported, as of `train`.
 
     **Guarantee**: nothing is trained, released, counted or written; see `PrivateTrainer.check`.
 
@@ -104,7 +104,7 @@ def train(
     """Begin the run that a configuration describes, and carry it to its end.
 
     Args:
-        config: from `RunConfig.from_toml`.
+        config: configuration from `RunConfig.from_toml`.
         allow_code: the module whose code a model "module:factory" may run; it must lie below the
             working directory. Without it the configuration can name models of taut alone.
         callbacks: are told about the course of the run.
@@ -166,10 +166,11 @@ def resume(
     """Go on with the run in a directory, with the configuration that it was begun with.
 
     Args:
-        directory: of a run that `train` began.
-        allow_code: as of `train`; a configuration in a directory is as little to be trusted.
-        callbacks: as of `train`.
-        progress: as of `train`.
+        directory: directory of a run that `train` began.
+        allow_code: modules that may be imported, as of `train`; a configuration in a directory is
+            as little to be trusted.
+        callbacks: callbacks, as of `train`.
+        progress: progress bar, as of `train`.
 
     **Guarantee**: as `train`. Steps that are taken again after a crash count again; after an
     interrupt none are. A finished run is only evaluated.

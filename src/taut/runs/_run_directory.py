@@ -22,7 +22,7 @@ def begun(directory: Path, config: str) -> Iterator[None]:
     """Make the directory of a new run, and remove it again if the first step was never taken.
 
     Args:
-        directory: of the run.
+        directory: directory of the run.
         config: the text of its config.toml.
 
     **Guarantee**: a file is removed only if this call has begun the run, and its ledger, opened by

@@ -26,9 +26,9 @@ class DataSection:
     Attributes:
         path: a file of NumPy arrays (`numpy.savez`) named x_train (or x), y_train (or y) and, for
             examples to evaluate on, x_test, y_test.
-        builtin: or a dataset that comes with a package: "digits" of scikit-learn.
+        builtin: name of a dataset that comes with a package: "digits" of scikit-learn.
         scale: multiplies inputs; a number that was not computed from them.
-        shape: of one input, if it is not that of the file.
+        shape: shape of one input, if it is not that of the file.
     """
 
     path: str | None = None
@@ -51,7 +51,7 @@ class ModelSection:
 
     Attributes:
         name: a model of `taut.training.models`, or "package.module:factory".
-        arguments: of the model or the factory: all other keys of the section.
+        arguments: arguments of the model or the factory: all other keys of the section.
     """
 
     name: str
@@ -75,7 +75,7 @@ class PlanSection:
     Attributes:
         batch_size: expected; or `rate`.
         rate: a share of all examples.
-        epochs: or `steps`.
+        epochs: number of passes over the data (or give `steps`).
         steps: the number of updates.
         epsilon: give two of `epsilon`, `delta` and `noise_multiplier`.
         delta: see above.
@@ -173,16 +173,16 @@ class TrainingSection:
 
     Attributes:
         loss: "cross_entropy" for classes, "mse" for numbers, "binary" for logits of 0 or 1.
-        optimizer: of `torch.optim`.
+        optimizer: optimizer of `torch.optim`.
         learning_rate: at the beginning.
-        momentum: of "sgd".
-        weight_decay: of the optimizer.
+        momentum: momentum of "sgd".
+        weight_decay: weight decay of the optimizer.
         schedule: how the learning rate falls to zero, if it does.
         ema: decay of a moving average of the weights, which is then what is saved.
         physical_batch_size: larger batches are computed in parts.
         workers: processes that fetch examples.
         device: where torch computes.
-        seed: for experiments that can be repeated, and promise nothing.
+        seed: seed for experiments that can be repeated, and promise nothing.
     """
 
     loss: str = field(
@@ -225,12 +225,12 @@ class RunSection:
     """Where a run keeps its files, and whom the promise is about.
 
     Attributes:
-        directory: of the run, made if it does not exist.
+        directory: directory of the run, made if it does not exist.
         checkpoint_seconds: how much time a crash may cost.
         unit: what one example stands for, such as "patient", for the report.
         code: the directory in which the module of "package.module:factory" is looked for; it must
             lie below the working directory, and the module must be allowed where the run is begun.
-        title: of the run, for its result and the report,
+        title: title of the run, for its result and the report,
         owner: who answers for it,
         dataset: the name of the data; all three are published with the result.
     """

@@ -83,10 +83,11 @@ def sweep_plan(knob: str, values: Sequence[float], **arguments: Any) -> PlanSwee
     """Return plans that differ in one argument alone, so that their noise can be compared.
 
     Args:
-        knob: which argument: batch_size, rate, epochs, steps, epsilon, delta or examples.
+        knob: argument that varies: batch_size, rate, epochs, steps, epsilon, delta or examples.
         values: its positions.
-        arguments: of `taut.training.Plan`; `clipping` may be left out, since the noise is counted
-            in units of its norm. Those that the knob replaces (`rate` if it is `batch_size`) are.
+        arguments: arguments of `taut.training.Plan`; `clipping` may be left out, since the noise is
+            counted in units of its norm. Those that the knob replaces (`rate` if it is
+            `batch_size`) are.
 
     **Guarantee**: every plan keeps its own promise; see `taut.training.Plan`. Noise per step is
     that of flat clipping. Less of it is not the same as a better model: signal changes too.

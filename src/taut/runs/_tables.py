@@ -30,7 +30,7 @@ def read_table(section: type[Section], table: object, where: str) -> Section:
     Args:
         section: a frozen dataclass; its annotations say what a key may hold, `choices` in the
             metadata of a field which strings, and its `__post_init__` checks values.
-        table: from TOML.
+        table: table from TOML.
         where: how messages call the table.
 
     Raises:

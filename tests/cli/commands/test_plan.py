@@ -83,7 +83,7 @@ def test_plot(run, tmp_path, sweep):
         (f"{RUN} --sweep batch_size=a,b", "--sweep must be a name and numbers"),
         (f"{RUN} --sweep batchsize=1", "did you mean 'batch_size'?"),
         (f"{RUN} --sweep batch_size=1.5", "must be a whole number"),
-        (RUN.replace("--epsilon 2", "--epsilon 1e-6"), "It would do to have"),
+        (RUN.replace("--epsilon 2", "--epsilon 1e-6"), "Any one of these would suffice"),
         (RUN.replace("-n 200", "-n 10"), "batch_size must be at most examples=10"),
     ],
 )

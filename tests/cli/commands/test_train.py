@@ -50,7 +50,7 @@ def test_seed_is_called_an_experiment(run, tmp_path):
 def test_dry_run_trains_nothing(run, run_json, config):
     page = run(f"train {config} --dry-run").stdout
     assert "6 steps of 20 examples out of 100" in page
-    assert "26 trainable numbers" in page
+    assert "26 trainable parameters" in page
     plan = Plan.from_dict(run_json(f"train {config} --dry-run"))
     assert plan.epsilon == 3.0
     assert not (config.parent / "run").exists()
@@ -162,7 +162,7 @@ def test_code_is_run_if_it_is_allowed_and_ones_own(run, refusal, tmp_path, monke
     ("changes", "message"),
     [
         ({"plan": {"epsilonn": 3}}, "unknown key 'epsilonn'; did you mean 'epsilon'?"),
-        ({"plan": {"epsilon": 1e-4, "batch_size": 1}}, "It would do to have"),
+        ({"plan": {"epsilon": 1e-4, "batch_size": 1}}, "Any one of these would suffice"),
         ({"data": {"path": "none.npz"}}, "there is no file"),
         ({"model": {"widths": [9, 2]}}, "cannot take an input of shape [3]"),
         ({"model": {"widths": [3, 1]}}, "labels must be from 0 to 0"),

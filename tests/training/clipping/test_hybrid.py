@@ -283,7 +283,7 @@ def test_refuses_what_does_not_fit():
     clipping = HybridClip(good, [1.0, 1.0, 1.0])
     with pytest.raises(ValueError, match="12; make them from gradients of this model"):
         plan(clipping=clipping).noise(sizes_of(model()))
-    with pytest.raises(ValueError, match="noise is for 12 trainable numbers"):
+    with pytest.raises(ValueError, match="noise is for 12 trainable parameters"):
         PrivateGradient(
             model(), clipping, noise=clipping.noise(["a"], [12], 1.0), expected_batch_size=1
         )

@@ -286,7 +286,7 @@ def test_infeasible_budget_says_what_helps_and_that_it_does():
 
 def test_noise_that_drowns_everything_is_infeasible():
     small = {"examples": 20, "batch_size": 2, "steps": 10, "delta": 1e-6}
-    with pytest.raises(InfeasibleBudget, match="outweighs all that gradients can say") as error:
+    with pytest.raises(InfeasibleBudget, match="exceeds the largest possible signal") as error:
         plan(**small, epsilon=0.01)
     needed = float(str(error.value).split("examples >= ")[1])
     assert plan(**small | {"examples": int(needed)}, epsilon=0.01).noise_multiplier > 1

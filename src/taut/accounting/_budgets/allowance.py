@@ -40,7 +40,7 @@ def budget_for(epsilon: float, delta: float, *, method: str = "gdp") -> float:
 
     Args:
         epsilon: at least 0.
-        delta: in (0, 1).
+        delta: probability delta of the guarantee, in (0, 1).
         method: ``"gdp"``, exact for Gaussian steps; ``"improved"`` and ``"classic"``, through Renyi
             divergences at all orders, for steps that only satisfy divergence <= order * cost
             (discrete Gaussian noise, say).

@@ -48,7 +48,7 @@ class Remaining(NamedTuple):
     """What is left of a filter's budget.
 
     Attributes:
-        fraction: of the budget, from 0 to 1.
+        fraction: share of the budget that is left, from 0 to 1.
         mu: sensitivity / sigma of the largest single Gaussian release that still fits.
     """
 
@@ -255,7 +255,7 @@ class PrivacyOdometer:
     """A running bound on epsilon for losses chosen one after the other, without a budget.
 
     Args:
-        delta: in (0, 1).
+        delta: probability delta of the guarantee, in (0, 1).
         orders: the Renyi orders that count, fixed in advance; they share delta. By default ten from
             1.5 to 257, so that the bound is useful for epsilons from small to large.
         adjacency: the relation that every loss must be for.

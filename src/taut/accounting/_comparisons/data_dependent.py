@@ -161,7 +161,7 @@ def data_dependent_lnmax(
         votes: counts of at least two classes, each voter voting once.
         scale: scale of the Laplace noise.
         orders: real orders above one.
-        reverse: as in :func:`data_dependent_gnmax`.
+        reverse: direction of the divergence, as in :func:`data_dependent_gnmax`.
 
     Not a guarantee: see :class:`DataDependent`. The least of the pure, the concentrated and the
     data-dependent bound (Papernot et al. 2017, Theorem 3 and Lemma 4).

@@ -70,8 +70,9 @@ def equal_compute_plan(
     Args:
         loss: repetitions of one twice-sampled or coordinate-wise release, in blocks or not; the
             latter touches all records.
-        delta: in (0, 1).
-        conversion: from divergences to epsilon, as for ``epsilon_from_rdp``, for both plans.
+        delta: probability delta of the guarantee, in (0, 1).
+        conversion: rule that turns divergences into epsilon, as for ``epsilon_from_rdp``, for both
+            plans.
 
     **Guarantee**: the relation of ``loss``. The plain divergences are the limit of the
     twice-sampled ones for ever more coordinates, which they approach from above
@@ -170,7 +171,7 @@ def sampled_mean_error(rows: ArrayLike, rate: float, sigma: float = 0.0) -> floa
 
     Args:
         rows: clipped rows, shape (n, d).
-        rate: in (0, 1].
+        rate: sampling rate, in (0, 1].
         sigma: standard deviation of the noise on every coordinate of the sum.
 
     Raises:

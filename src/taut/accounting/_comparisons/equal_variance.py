@@ -33,12 +33,12 @@ class MixingComparison:
     training runs have those that plans promise.
 
     Attributes:
-        epsilon: of the mixed noise.
+        epsilon: epsilon of the mixed noise.
         injected_std: standard deviation of the mixed noise, per coordinate.
-        gaussian_std: of the Gaussian noise that has the same epsilon.
+        gaussian_std: standard deviation of the Gaussian noise that has the same epsilon.
         variance_ratio: how much more variance the mixed noise has than that Gaussian.
-        epsilon_equal_variance: of a Gaussian with the standard deviation ``injected_std``.
-        epsilon_without_mixing: of the Gaussian part alone.
+        epsilon_equal_variance: epsilon of a Gaussian with the standard deviation ``injected_std``.
+        epsilon_without_mixing: epsilon of the Gaussian part alone.
         delta: at which all hold.
     """
 
@@ -60,8 +60,8 @@ def compare_mixing(
 
     Args:
         loss: repetitions of one ``mixed_gaussian`` release.
-        delta: in (0, 1).
-        conversion: from divergences to epsilon, as for ``epsilon_from_rdp``.
+        delta: probability delta of the guarantee, in (0, 1).
+        conversion: rule that turns divergences into epsilon, as for ``epsilon_from_rdp``.
 
     **Guarantee**: the epsilons are upper bounds under the relation of ``loss``; the comparison is
     between bounds of one kind. Gaussian noise alone has better ones (a dominating pair).

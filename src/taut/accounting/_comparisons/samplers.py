@@ -159,7 +159,7 @@ def compare_samplers(
         batch_size: (expected) size of a batch.
         examples: number of records.
         steps: number of steps.
-        delta: in (0, 1).
+        delta: probability delta of the guarantee, in (0, 1).
         mask: how twice sampling masks coordinates; None leaves it out. Its record rate is such
             that as many coordinates are used as by the other samplers: another run, with larger
             batches, and so among `others`.

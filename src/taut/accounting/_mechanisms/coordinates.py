@@ -200,7 +200,7 @@ def coordinatewise(
         clip: bound on the l_p-norm of a row.
         clip_inf: bound on the magnitude of a single coordinate of a row.
         dimension: number of coordinates.
-        p: which norm ``clip`` bounds, in (0, 2].
+        p: exponent of the norm that ``clip`` bounds, in (0, 2].
         adjacency: add/remove, one of its halves, or zero-out.
 
     **Guarantee**: upper bounds on Renyi divergences for add/remove and zero-out, with secret,
@@ -246,7 +246,7 @@ def twice_sampled(
         clip: bound on the l_p-norm of a row.
         clip_inf: bound on the magnitude of a single coordinate of a row.
         dimension: number of coordinates.
-        p: which norm ``clip`` bounds, in (0, 2].
+        p: exponent of the norm that ``clip`` bounds, in (0, 2].
         adjacency: add/remove, one of its halves, or zero-out.
 
     **Guarantee**: upper bounds on Renyi divergences for add/remove and zero-out, Poisson samples

@@ -105,7 +105,7 @@ def additive_noise(
     Args:
         log_density: log f on arrays of points x >= 0, up to a constant; f(-x) = f(x). Concave and
             finite everywhere: noise of bounded support hides nothing at its ends.
-        reach: from where on ``tail_curvature`` holds.
+        reach: distance from which on ``tail_curvature`` holds.
         tail_curvature: bound on -(log f)'' beyond ``reach``: 0 for exponential tails, 1/sigma^2
             for Gaussian ones and for a Gaussian plus anything independent and log-concave.
         sensitivity: bound on the **l1**-norm of the contribution of a record.

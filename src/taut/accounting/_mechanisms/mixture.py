@@ -89,7 +89,7 @@ def mixture_of_gaussians(
     """Return the loss of normal noise on a value that the record shifts by a random amount.
 
     Args:
-        probabilities: of the shifts; they sum to one.
+        probabilities: probabilities of the shifts; they sum to one.
         shifts: how far the record moves the value, in l2-norm, so at least zero. Equal shifts are
             merged.
         sigma: standard deviation of the noise.

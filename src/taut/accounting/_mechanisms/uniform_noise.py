@@ -255,7 +255,7 @@ def mixed_laplace(
         sensitivity_inf: bound on each of its coordinates; by default ``sensitivity``.
         dimension: number of coordinates, as for :func:`mixed_gaussian`.
         rate: probability with which a record takes part in the sum.
-        adjacency: as for :func:`mixed_gaussian`.
+        adjacency: neighbouring relation, as for :func:`mixed_gaussian`.
 
     **Guarantee**: as for :func:`mixed_gaussian`, under an l1-bound (Xiao, Wan and Devadas 2022,
     Remark C.1); here the worst record is proven (docs/theory/mixed-noise.md). Uniform noise never

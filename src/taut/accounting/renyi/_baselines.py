@@ -181,8 +181,8 @@ def advanced_composition(
     """Return an (epsilon, delta) of ``count`` (``epsilon``, ``delta``)-DP releases.
 
     Args:
-        epsilon: of one release.
-        delta: of one release.
+        epsilon: epsilon of one release.
+        delta: probability delta of one release.
         count: how many.
         slack: what is added to ``count`` times ``delta``, in (0, 1).
 

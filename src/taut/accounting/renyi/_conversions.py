@@ -50,7 +50,7 @@ def epsilon_from_rdp(
 
     Args:
         rdp: maps an array of orders above one to divergences that hold for both directions.
-        delta: in (0, 1).
+        delta: probability delta of the guarantee, in (0, 1).
         conversion: ``"classic"``, eps(a) + log(1/delta)/(a-1) (Mironov 2017, Proposition 3);
             ``"improved"``, eps(a) + log(1-1/a) - log(a delta)/(a-1) (Canonne, Kamath and Steinke
             2020, Proposition 12), never worse; ``"optimal"``, the best that one order can prove

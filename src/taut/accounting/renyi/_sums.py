@@ -112,7 +112,8 @@ def log_mean(rates: Vector, values: Vector, orders: Orders) -> Vector:
     """Return log sum_{j=2}^a B(j) exp(values(j)) with B the Binomial(a, rate) probabilities.
 
     Args:
-        rates: in [0, 1], shape (m,). At rate 0 the sum is empty; at rate 1 use the base instead.
+        rates: sampling rates, in [0, 1], shape (m,). At rate 0 the sum is empty; at rate 1 use the
+            base instead.
         values: logarithms of the summands at j = 2, 3, ..., n, shape (m, n - 1).
         orders: increasing integers a from 2 to n, shape (k,).
 

@@ -55,9 +55,9 @@ class Evidence:
         reverse: whether it recognises the runs without the canary.
         trials: the runs on each side that judged it.
         hits: how many of one side it recognised,
-        false_alarms: and how many of the other it took for them.
+        false_alarms: number of runs on the other dataset that were taken for them.
         tpr_lower: a lower bound on its true-positive rate,
-        fpr_upper: and an upper bound on its false-positive rate, both of the stated confidence.
+        fpr_upper: upper bound on its false-positive rate, both of the stated confidence.
     """
 
     craft: str

@@ -46,11 +46,12 @@ def audit_training(
         delta: where `epsilon_lower` is stated.
         trials: runs on each side; epsilon beyond about log(trials / 15) cannot be shown.
         confidence: the probability that a loop which keeps its claim passes.
-        seed: of the seeds that runs are given; by default they are drawn securely.
+        seed: seed of the seeds that runs are given; by default they are drawn securely.
         statistics: further numbers to tell runs apart by, such as the exact likelihood ratio, as
             functions of an array of shape (runs, steps, coordinates).
-        noise_scale: if given, all coordinates but the first are claimed to hold normal noise of
-            this standard deviation and nothing else, which is checked as well.
+        noise_scale: claimed standard deviation of the noise; if given, all coordinates but the
+            first are claimed to hold normal noise of this standard deviation and nothing else,
+            which is checked as well.
 
     **Guarantee**: that of :class:`AuditResult`. Half of the runs choose statistic and threshold,
     the other half judge them (Clopper and Pearson 1934), so that no choice is too clever to be
@@ -92,11 +93,11 @@ def audit_observations(
         without: what runs without the canary released, of shape (runs, steps) or (runs, steps,
             coordinates); runs must be independent of each other.
         including: the same with the canary.
-        claimed: as in :func:`audit_training`, and so are the others.
+        claimed: claimed loss, as in :func:`audit_training`, and so are the others.
         delta: where `epsilon_lower` is stated.
         confidence: the probability that a loop which keeps its claim passes.
         statistics: further numbers to tell runs apart by.
-        noise_scale: of the coordinates after the first.
+        noise_scale: standard deviation of the noise on the coordinates after the first.
 
     **Guarantee**: that of :class:`AuditResult`.
 

@@ -32,7 +32,7 @@ class Craft:
         name: "silent", where only the canary has a gradient, or "opposed", where all others
             have the longest that is not clipped, in the opposite direction.
         without: the gradients of the dataset,
-        including: and of its neighbour: with one example more, or with one turned around.
+        including: dataset of its neighbour: with one example more, or with one turned around.
     """
 
     name: str
@@ -50,9 +50,9 @@ def crafted(
     an average over the batch that was drawn moves by twice what a sum over a constant does.
 
     Args:
-        examples: of the dataset without the canary.
+        examples: number of examples of the dataset without the canary.
         clip_norm: what an example's gradient is clipped to.
-        dimension: of gradients, at least 2.
+        dimension: dimension of gradients, at least 2.
         adjacency: "add_remove" adds the canary, "replace" turns the last example around.
 
     Example:
@@ -98,7 +98,7 @@ def likelihood_ratios(
         craft: only where others are silent is the ratio known in closed form.
         shift: the length of a clipped gradient, in units of the noise's deviation.
         rate: the probability that the canary is in a batch.
-        relation: of the neighbours.
+        relation: relation of the neighbours.
 
     Returns:
         "likelihood ratio", the sum over steps for batches that are drawn afresh, and "once in an

@@ -38,15 +38,15 @@ def audit_loop(
 
     Args:
         loop: called with an array of one gradient per example, before clipping, and a seed; it
-            samples, clips, sums, adds noise and divides as it does in earnest, and returns what the
-            optimizer gets, of shape (steps, dimension). A linear model with the loss <w, x> has
+            samples, clips, sums, adds noise and divides as it does in production, and returns what
+            the optimizer gets, of shape (steps, dimension). A linear model with the loss <w, x> has
             the gradient x: give it the rows as inputs to audit a loop that computes gradients.
         plan: what is claimed. A small one shows most: a handful of examples and steps, little
             noise, and a rate well inside of (0, 1). The code that is audited is the same.
         trials: runs on each side, in each crafted pair.
         confidence: the probability that a loop which keeps its claim passes.
-        seed: of the seeds that runs are given; by default they are drawn securely.
-        dimension: of gradients, at least 2.
+        seed: seed of the seeds that runs are given; by default they are drawn securely.
+        dimension: dimension of gradients, at least 2.
         crafts: pairs of neighbours, by default both of :func:`crafted`. Other pairs must have
             gradients in the first coordinate alone.
 

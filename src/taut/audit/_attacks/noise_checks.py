@@ -43,7 +43,7 @@ def noise_checks(runs: Runs) -> list[NoiseCheck]:
     that is made to cancel makes them too small.
 
     Args:
-        runs: of shape (runs, steps, coordinates), in units of the claimed deviation.
+        runs: runs of shape (runs, steps, coordinates), in units of the claimed deviation.
     """
     count, steps, _ = runs.shape
     return [

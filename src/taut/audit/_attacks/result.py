@@ -23,13 +23,13 @@ class AuditResult:
     Attributes:
         epsilon_lower: the true epsilon at `delta` is no less than this, with `confidence`.
         claimed_epsilon: what the claim says at `delta`.
-        delta: of both.
+        delta: probability delta of both bounds.
         adjacency: the relation of the neighbours.
         confidence: the probability that a loop which keeps its claim passes, and of each statement.
         trials: runs on each side, in each crafted setting.
-        evidence: of the attack behind `epsilon_lower`.
-        strongest: of the attack that was to exceed what the claim allows at any delta,
-        allowed_tpr: and the largest true-positive rate that the claim allows it.
+        evidence: evidence of the attack behind `epsilon_lower`.
+        strongest: evidence of the attack that was to exceed what the claim allows at any delta,
+        allowed_tpr: the largest true-positive rate that the claim allows it.
         noise_checks: whether noise is what was claimed, where that was asked.
         noise_failure: the p-value below which a noise check fails.
 

@@ -35,7 +35,7 @@ def audit_plan(
         plan: a small one shows most, and quickly; see :func:`audit_loop`.
         trials: runs on each side, in each of two crafted pairs.
         confidence: the probability that an engine which keeps its claim passes.
-        seed: of all runs; by default batches and noise come from the secure generator.
+        seed: seed of all runs; by default batches and noise come from the secure generator.
         engine: "gradient" is a loop over `PrivateLoader` with `PrivateGradient`, at some
             milliseconds per run; "trainer" is `PrivateTrainer`, at ten times as much.
         max_physical_batch_size: larger batches are computed in parts.

@@ -129,10 +129,11 @@ def shuffled_floor(sigma: float, batches: int, shift: float, delta: float) -> fl
 
     Args:
         sigma: noise multiplier.
-        batches: of the epoch, all of one size, so that every record is in exactly one.
+        batches: number of batches of the epoch, all of one size, so that every record is in exactly
+            one.
         shift: 1 under zero-out, where the other one of two neighbours still has a record of zeros,
             and 2 under replace-one.
-        delta: in [0, 1).
+        delta: probability delta of the guarantee, in [0, 1).
 
     **Guarantee**: if all other records have gradient -1 and the one in question 1, batches sum up
     to a shift by 2 in a random place; with its neighbour, to a shift by 2 - `shift`. The

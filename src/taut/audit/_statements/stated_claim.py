@@ -33,9 +33,9 @@ class Stated:
 
     Attributes:
         epsilon: the one that is claimed.
-        delta: of the claim.
+        delta: probability delta of the claim.
         lower: the lower bound on epsilon that is claimed beside it; 0 without.
-        loss: whose epsilon the claim must not be below.
+        loss: privacy loss whose epsilon the claim must not be below.
         sampler: how batches were drawn, as the statement calls it; empty if it says nothing.
         records: how many there are, if the statement says so.
         floor: a lower bound on the true epsilon, if that of `loss` is none: it may be the loss of

@@ -56,7 +56,7 @@ class Verification:
     Attributes:
         verdict: about the claim.
         epsilon: the one that is claimed.
-        delta: of the claim.
+        delta: probability delta of the claim.
         bounds: certified bounds on the run's epsilon at `delta`; `bounds.upper` can be claimed.
         loss: behind the upper bound.
         sampler: how batches were drawn, as the statement says; empty if it does not.

@@ -43,20 +43,20 @@ def compare(
         str, typer.Argument(help="An .npz file with x_train, y_train, x_test, y_test; or 'demo'.")
     ],
     *,
-    epsilon: Annotated[float, typer.Option(help="The promise of every run.")],
+    epsilon: Annotated[float, typer.Option(help="Epsilon of every run.")],
     delta: DeltaOption,
     gradients: Annotated[int, typer.Option(help="Gradients of examples that a run may compute.")],
     batch_size: Annotated[int, typer.Option(help="Expected number of examples in a step.")],
     model: Annotated[
-        str, typer.Option(help="linear, mlp, TanhCNN, ResNet20, or module:factory.")
+        str, typer.Option(help="Model: linear, mlp, TanhCNN, ResNet20, or module:factory.")
     ] = "mlp",
     norm: Annotated[float, typer.Option(help="Clipping norm.")] = 1.0,
     arms: Annotated[
-        str | None, typer.Option(help="Names, separated by commas.", show_default="all")
+        str | None, typer.Option(help="Ways to train, comma-separated.", show_default="all")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="How often every arm is trained.")] = 5,
+    seeds: Annotated[int, typer.Option(help="Number of seeds that every arm is trained with.")] = 5,
     learning_rates: Annotated[
-        str, typer.Option(help="That every arm is tuned over, separated by commas.")
+        str, typer.Option(help="Learning rates to try, comma-separated.")
     ] = "0.5",
     extend: Annotated[
         int, typer.Option(help="Learning rates an arm may add while its best lies at the edge.")
@@ -65,10 +65,11 @@ def compare(
         int | None,
         typer.Option(help="How many seeds choose the learning rate.", show_default="all"),
     ] = None,
-    momentum: Annotated[float, typer.Option(help="Of SGD.")] = 0.0,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    momentum: Annotated[float, typer.Option(help="Momentum of SGD.")] = 0.0,
+    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     out: Annotated[
-        Path | None, typer.Option(help="Directory of results; a killed comparison goes on there.")
+        Path | None,
+        typer.Option(help="Directory of results; an interrupted comparison resumes there."),
     ] = None,
     predict_only: Annotated[
         bool, typer.Option("--predict-only", help="Only predict the noise; train nothing.")

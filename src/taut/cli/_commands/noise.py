@@ -19,14 +19,20 @@ if TYPE_CHECKING:
 def noise(
     profile: Annotated[Path, typer.Argument(help="CSV with a column 'width', or JSON; see below.")],
     *,
-    epsilon: Annotated[float, typer.Option(help="The promise.")],
-    delta: Annotated[float, typer.Option(help="Its delta; 0 asks for pure privacy.")] = 0.0,
-    objective: Annotated[str, typer.Option(help="total, worst or relative error.")] = "total",
-    power: Annotated[float, typer.Option(help="Of the total error: 1 is absolute.")] = 2.0,
+    epsilon: Annotated[float, typer.Option(help="Epsilon of the guarantee.")],
+    delta: Annotated[
+        float, typer.Option(help="Delta of the guarantee; 0 asks for pure privacy.")
+    ] = 0.0,
+    objective: Annotated[
+        str, typer.Option(help="Error to minimise: total, worst or relative.")
+    ] = "total",
+    power: Annotated[
+        float, typer.Option(help="Exponent of the error: 2 squared, 1 absolute.")
+    ] = 2.0,
     replace_one: Annotated[
-        bool, typer.Option(help="The widths are of one record; protect replacing it.")
+        bool, typer.Option(help="Protect replacing a record; the widths are those of one record.")
     ] = False,
-    plot: Annotated[Path | None, typer.Option(help="Also draw the comparison here.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="File to draw the comparison in.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Rank all mechanisms for a vector by their error, and print what the best is made of.

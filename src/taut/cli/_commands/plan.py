@@ -27,10 +27,16 @@ def plan(
     examples: Annotated[int, typer.Option(*EXAMPLES, help="Number of examples.")],
     epsilon: Annotated[float, typer.Option(help="The epsilon to promise.")],
     delta: DeltaOption,
-    batch_size: Annotated[int | None, typer.Option(help="Expected examples in a step,")] = None,
-    rate: Annotated[float | None, typer.Option(help="or their share of all.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="How often an example is seen,")] = None,
-    steps: Annotated[int | None, typer.Option(help="or the number of steps.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Expected examples per step (or give --rate).")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Expected share of the examples per step.")
+    ] = None,
+    epochs: Annotated[
+        float | None, typer.Option(help="Passes over the data (or give --steps).")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of steps (or give --epochs).")] = None,
     sampling: Annotated[
         str,
         typer.Option(

@@ -116,8 +116,8 @@ def _print_plan(prepared: "PreparedRun", *, as_json: bool) -> None:
         return
     numbers = sum(p.numel() for p in prepared.model.parameters() if p.requires_grad)
     print(prepared.plan)
-    print(f"model {prepared.config.model.name} with {numbers} trainable numbers")
-    print(f"nothing was trained; the run would be kept in {prepared.config.directory}")
+    print(f"model {prepared.config.model.name}, {numbers:,} trainable parameters")
+    print(f"dry run: nothing was trained; the run directory would be {prepared.config.directory}")
 
 
 @contextmanager

@@ -169,7 +169,7 @@ class Mix(Arm):
     """ModelMix: the last two released states mixed at random, with less Gaussian noise for it.
 
     Args:
-        width: of the uniform noise, in units of the noise that `plain` has.
+        width: width of the uniform noise, in units of the noise that `plain` has.
 
     Its privacy allows no hidden state of an optimizer: it takes plain SGD, at the learning rate
     over 1 - momentum, which is where momentum would have gone in the long run.

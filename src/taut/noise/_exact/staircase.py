@@ -30,7 +30,7 @@ class RoundedStaircase(ExactRelease):
 
     Attributes:
         units: the unit of length along every coordinate.
-        epsilon: by how much the density falls over a length of one.
+        epsilon: factor, as a logarithm, by which the density falls over a length of one.
         gamma: where it falls first.
     """
 

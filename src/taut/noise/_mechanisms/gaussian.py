@@ -24,7 +24,7 @@ class GaussianNoise(NoiseMechanism):
 
     Attributes:
         sensitivity: the set that it hides.
-        objective: what was made small.
+        objective: the quantity that was minimised.
         certificate: what is proven about it.
         multiplier: 1 / mu; every member of the set has length at most mu after whitening, so that
             all accountants see scalar noise of this size for sensitivity one.

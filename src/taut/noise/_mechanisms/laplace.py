@@ -29,7 +29,7 @@ class LaplaceNoise(NoiseMechanism):
 
     Attributes:
         sensitivity: the set that it hides.
-        objective: what was made small.
+        objective: the quantity that was minimised.
         certificate: what is proven about it; its radius is the largest sum of |s_i| / scale_i.
         scales: the b of the density exp(-|x| / b) / (2 b), for every coordinate.
 

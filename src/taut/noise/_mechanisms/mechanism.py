@@ -52,7 +52,7 @@ class NoiseMechanism(ABC):
 
     Attributes:
         sensitivity: the set that it hides.
-        objective: what was made small.
+        objective: the quantity that was minimised.
         certificate: what is proven about it.
     """
 

@@ -56,15 +56,15 @@ def optimal_gaussian(
 
     Args:
         sensitivity: what one record can change; for replace-one, a set of `differences`.
-        epsilon: with ``delta``, the promise to keep.
-        delta: in (0, 1).
+        epsilon: epsilon of the guarantee, with ``delta``, the promise to keep.
+        delta: probability delta of the guarantee, in (0, 1).
         multiplier: instead of both, the noise per unit of sensitivity that an accountant asks for.
         objective: ``"total"``, the sum of E|noise_i|^power; ``"worst"``, the largest variance of a
             coordinate; ``"relative"``, the sum over coordinates (blocks, if there is no basis) of
             the expected squared noise over the squared sensitivity.
         weights: positive importance of every coordinate (or block) in the objective. They never
             touch the privacy constraint.
-        power: of the error, for ``"total"``; above 0, at most 200.
+        power: exponent of the error, for ``"total"``; above 0, at most 200.
 
     **Guarantee**: the loss is that of scalar Gaussian noise with the multiplier, for the adjacency
     of the set. The noise is of least error among all Gaussian noise for ``power=2``, and among

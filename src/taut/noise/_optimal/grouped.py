@@ -42,7 +42,7 @@ class GroupedNoise(NoiseMechanism):
 
     Attributes:
         sensitivity: the box that it hides.
-        objective: what was made small.
+        objective: the quantity that was minimised.
         certificate: what is proven about it; its radius is the sum of the budgets.
         groups: the coordinates of every group.
         budgets: the epsilon of every group.

@@ -36,7 +36,7 @@ class IntegerLaplaceNoise(NoiseMechanism):
 
     Attributes:
         sensitivity: the histogram that it hides.
-        objective: what was made small.
+        objective: the quantity that was minimised.
         certificate: what is proven about it; its radius is the largest sum of 1 / scale over the
             counts that one record moves.
         scales: the scale of every cell.
@@ -112,7 +112,7 @@ def integer_laplace(
         epsilon: the promise to keep, above 0.
         objective: what is made small, as for `optimal_laplace`.
         weights: positive importance of every cell in it.
-        power: of the error, for ``"total"``.
+        power: exponent of the error, for ``"total"``.
 
     **Guarantee**: epsilon-DP for the adjacency of the histogram, with the scales of
     `optimal_laplace`. One count alone has less error than with any other pure noise, for most users

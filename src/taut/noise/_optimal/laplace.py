@@ -51,7 +51,7 @@ class Shape:
         many: returns scales of least error for many coordinates, where only the sum of squared
             ratios counts; the same as `pure` if there is nothing to choose.
         loads: the weight of every coordinate in the error.
-        power: of the error.
+        power: exponent of the error.
         worst: whether the error is the largest term, not the sum.
         bound: what no Laplace noise with a radius of one goes below; 0 if nothing is known.
         statement: why.
@@ -89,13 +89,13 @@ def optimal_laplace(
         sensitivity: what one record can change, without a basis; for replace-one, a set of
             `differences`.
         epsilon: the promise to keep, above 0.
-        delta: in [0, 1); with 0 the promise is pure.
+        delta: probability delta of the guarantee, in [0, 1); with 0 the promise is pure.
         objective: ``"total"``, the sum of E|noise_i|^power; ``"worst"``, the largest variance of a
             coordinate; ``"relative"``, the sum over coordinates (blocks) of the expected squared
             noise over the squared sensitivity.
         weights: positive importance of every coordinate (or block) in the objective. They never
             touch the privacy constraint.
-        power: of the error, for ``"total"``; any number above 0.
+        power: exponent of the error, for ``"total"``; any number above 0.
         accounting: what a positive delta buys. ``"exact"``: the certified accountant is asked.
             ``"corollary6"``: a pure budget of epsilon - log(1 - delta). ``"pure"``: nothing.
 

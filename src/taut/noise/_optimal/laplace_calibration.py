@@ -51,8 +51,8 @@ def calibrated(
 
     Args:
         sensitivity: the set.
-        epsilon: of the promise.
-        delta: of the promise, above zero.
+        epsilon: epsilon of the promise.
+        delta: probability delta of the promise, above zero.
         pure: scales of least error for a promise with delta zero, which are within this one.
         many: scales of least error for many coordinates, up to a factor.
         error: what is made small.

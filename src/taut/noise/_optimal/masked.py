@@ -32,9 +32,9 @@ class MaskedNoise:
         total_variance: the weighted sum of all variances.
         proportional_variance: the same for noise in the proportions that are best without masks,
             scaled to the same promise.
-        loss: of all releases, from which the promise can be recomputed.
+        loss: privacy loss of all releases, from which the promise can be recomputed.
         epsilon: the promise,
-        delta: and its delta.
+        delta: probability delta of the guarantee.
     """
 
     scales: tuple[float, ...]

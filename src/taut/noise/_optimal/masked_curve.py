@@ -24,8 +24,8 @@ class MaskedCurve:
 
     Args:
         order: an integer from 2 on.
-        record_rate: in [0, 1].
-        coordinate_rate: in [0, 1].
+        record_rate: sampling rate of records, in [0, 1].
+        coordinate_rate: sampling rate of coordinates, in [0, 1].
         vertices: the record that is hardest to hide, in every block.
     """
 

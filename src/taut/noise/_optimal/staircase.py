@@ -38,12 +38,12 @@ class StaircaseNoise(NoiseMechanism):
 
     Attributes:
         sensitivity: the set that it hides.
-        objective: what was made small.
+        objective: the quantity that was minimised.
         certificate: what is proven about it; its radius is the largest log-ratio of densities.
-        epsilon: by how much the density falls over a length of one.
+        epsilon: factor, as a logarithm, by which the density falls over a length of one.
         gamma: the part of a unit over which the density stays, before it falls.
         scales: the unit of length along every coordinate.
-        power: of the error.
+        power: exponent of the error.
 
     **Guarantee**: epsilon-DP for the adjacency of the set: the density falls with the norm, and
     over a length of one by exp(epsilon) exactly, without end. `release` rounds to a public grid,

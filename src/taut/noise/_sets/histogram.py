@@ -27,7 +27,7 @@ class Histogram(SensitivitySet):
     Args:
         cells: how many cells there are, or their names. They must be public: a cell for every
             value that occurs in the data tells which values occur.
-        per_record: in how many cells a record is counted at most.
+        per_record: largest number of cells that count one record.
 
     For replace-one (`differences`, or ``adjacency="replace"``) a record leaves ``per_record`` cells
     and enters as many others, so that twice as many counts move, each by one.

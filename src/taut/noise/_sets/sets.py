@@ -81,7 +81,8 @@ class SensitivitySet(ABC):
         adjacency: the relation for which the set is meant. A set for replace-one holds differences
             of two contributions; `differences` derives it from the set of contributions.
         source: why the bound holds, see `Source`.
-        contributions: for a set of differences, the set that it was derived from.
+        contributions: set of single contributions; for a set of differences, the set that it was
+            derived from.
         columns: the names of the coordinates, if they have some; see `named`.
         dimension: the number of coordinates.
 

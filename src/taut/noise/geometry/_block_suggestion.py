@@ -30,8 +30,8 @@ class BlockSuggestion:
         mean_norms: the mean length g_j of the measured vectors in every block.
         entry_bounds: a quantile of the largest entry in every block but the complement; empty
             where entries were not measured.
-        variances: of the hybrid noise in every direction of a block, for multiplier one.
-        isotropic_variance: of noise for the ball, in every direction, for multiplier one.
+        variances: variances of the hybrid noise in every direction of a block, for multiplier one.
+        isotropic_variance: variance of noise for the ball, in every direction, for multiplier one.
         variance_ratio: total variance of isotropic over hybrid noise, at the same privacy.
         notes: where a boundary between blocks is arbitrary.
 
@@ -104,12 +104,12 @@ def suggest_blocks(
 
     Args:
         spaces: the blocks, the complement last.
-        coefficients: of measured vectors along at least the directions of the blocks.
+        coefficients: coefficients of measured vectors along at least the directions of the blocks.
         rest: the length of each of them beyond its coefficients.
         clip: the l2 norm that radii are made from.
         allocation: ``"mean"`` or ``"quantile"``.
         quantile: a level in (0, 1].
-        seed: of the public rotation.
+        seed: seed of the public rotation.
         entries_known: whether coefficients are those of vectors, rather than mean squares.
     """
     if allocation not in ALLOCATIONS:

@@ -69,12 +69,12 @@ def advise_clip_norm(
     Args:
         kappa: the scale of sampling noise, Pr(|g_i - F| >= t) <= exp(-t / kappa) for the gradient
             g_i of an example and their mean F; from public data or a proxy, see `estimate_kappa`.
-        examples: in the training set, n.
-        epsilon: of the promise.
-        delta: of the promise.
-        parameters: trainable numbers, d.
+        examples: number of examples, in the training set, n.
+        epsilon: epsilon of the promise.
+        delta: probability delta of the promise.
+        parameters: trainable parameters, d.
         excess_loss: how far the first weights are above the least loss, R.
-        smoothness: of the loss, beta.
+        smoothness: smoothness of the loss, beta.
 
     Xiao, Wan and Devadas (2022, Theorem 3.2 and Lemma B.1): c >= 4 kappa log 10 and
     c / (2 kappa) - log((c/4 + kappa)² / c) >= 2/5 - log(sqrt(R beta d log(1/delta)) / (n epsilon)).

@@ -25,12 +25,12 @@ class ClipBias:
     """What one clipping norm does to the mean of vectors.
 
     Attributes:
-        norm: that vectors are scaled down to.
+        norm: norm that vectors are scaled down to.
         cosine: between the mean of clipped vectors and the mean; 0 if one of them is zero.
         relative_bias: the distance of the two over the length of the mean; infinite at a mean of
             zero that clipping moves.
-        length: of the mean of clipped vectors.
-        share_clipped: of the vectors, how many are longer than `norm`.
+        length: length of the mean of clipped vectors.
+        share_clipped: share of the vectors that are longer than `norm`.
     """
 
     norm: float
@@ -46,7 +46,7 @@ class ClipBiasReport:
 
     Attributes:
         rows: one for every norm, in the order given.
-        length: of the mean.
+        length: length of the mean.
         deviation: the root mean square distance of vectors from it: the noise of sampling one.
         count: how many vectors there were.
         provenance: why looking costs no privacy.
@@ -95,7 +95,7 @@ def explore_clip_bias(
 
     Args:
         vectors: gradients of public examples, one per row.
-        norms: to look at.
+        norms: norms to look at.
         provenance: ``"public"`` or ``"released"``, see `Provenance`.
 
     **Guarantee**: nothing is released, as the vectors are no secret.
@@ -148,9 +148,9 @@ def clipped_descent(
 
     Args:
         optima: the points x_i, one per row. The mean of the losses is least at their mean.
-        norm: that the gradients w - x_i are clipped to.
+        norm: norm that the gradients w - x_i are clipped to.
         provenance: ``"public"`` or ``"released"``, see `Provenance`.
-        start: by default the mean of the points.
+        start: first point; by default the mean of the points.
         tolerance: how long the mean of clipped gradients may be at the end, relative to `norm`.
 
     Clipped gradients of these losses are gradients of Huber's (1964): the end is his estimate of

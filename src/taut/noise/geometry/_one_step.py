@@ -29,10 +29,10 @@ class OneStep:
     """What one release of a mean is made of. Variances are expected squared l2 lengths.
 
     Attributes:
-        name: of the sensitivity set.
+        name: name of the sensitivity set.
         clip_bias: the distance of the clipped mean from the mean.
-        sampling_variance: of the mean over a Poisson sample of clipped vectors.
-        noise_variance: of the noise on that mean.
+        sampling_variance: variance of the mean over a Poisson sample of clipped vectors.
+        noise_variance: variance of the noise on that mean.
         cosine_clipped: between the mean and the clipped mean.
         cosine_released: between the mean and the release, with its squared length replaced by the
             expected one: an estimate, close in many dimensions.
@@ -76,7 +76,7 @@ def one_step(
         mechanisms: sets by name, each with its least noise; or noise that was fitted with weights.
         rate: at which every record is sampled, in (0, 1]. The sum is divided by the expected
             number of records, which is public.
-        multiplier: of the noise, the same for all, so that all have the same loss.
+        multiplier: multiplier of the noise, the same for all, so that all have the same loss.
         provenance: ``"public"`` or ``"released"``, see `Provenance`.
 
     **Guarantee**: nothing is released. All rows describe mechanisms of one privacy loss, that of

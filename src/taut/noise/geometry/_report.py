@@ -94,13 +94,14 @@ class GeometryReport:
         """Return blocks, their radii, and the noise that they would save.
 
         Args:
-            ranks: of the blocks before the complement. By default one block, of the rank for which
-                the predicted total variance is least.
+            ranks: ranks of the blocks before the complement. By default one block, of the rank for
+                which the predicted total variance is least.
             allocation: ``"mean"``, radii in proportion to the mean length g_j in every block,
                 c_j = clip g_j / (sum_l g_l²)^(1/2), as Xiao, Wan and Devadas (2023, Section 6);
                 ``"quantile"``, that quantile of the length in every block.
-            quantile: of lengths for ``"quantile"``, and of largest entries for `entry_bounds`.
-            seed: of the public rotation inside of blocks, which spreads vectors over entries.
+            quantile: quantile of lengths for ``"quantile"``, and of largest entries for
+                `entry_bounds`.
+            seed: seed of the public rotation inside of blocks, which spreads vectors over entries.
 
         Raises:
             ValueError: if the ranks are beyond the directions of the report.
@@ -185,8 +186,8 @@ def geometry_report(
         clip: the l2 norm to clip to; by default the median length, or the clip of the moment.
         directions: how many leading directions to look at; by default half as many as rows that
             find them, at most 512, or those of a second moment that stand out of its noise.
-        iterations: of the subspace iteration.
-        seed: of its start. It is no secret.
+        iterations: number of rounds of the subspace iteration.
+        seed: seed of its start. It need not be secret.
 
     The measures are those of Xiao, Wan and Devadas (2023, Section 3), which takes them on private
     data and leaves that unaccounted.

@@ -107,8 +107,8 @@ def private_second_moment(
     Args:
         rows: one per record.
         clip: the l2 norm to which longer rows are scaled. It must not be chosen from the rows.
-        epsilon: with ``delta``, the promise to keep.
-        delta: in (0, 1).
+        epsilon: epsilon with ``delta``, the promise to keep.
+        delta: probability delta of the guarantee, in (0, 1).
         adjacency: the neighbouring relation.
         generator: where the noise comes from, by default the secure generator.
         non_finite: what happens to rows with NaN or infinity, as in `SensitivitySet.clip`.

@@ -31,9 +31,9 @@ class Subspaces:
     Attributes:
         basis: orthonormal columns, block after block, without those of the complement.
         ranks: the dimension of every block; the complement is the last, unless it is empty.
-        singular_values: of the vectors, largest first in every block, one per column; estimates
-            where the spectrum is flat. After a rotation
-            they describe blocks, not columns.
+        singular_values: singular values of the vectors, largest first in every block, one per
+            column; estimates where the spectrum is flat. After a rotation they describe blocks, not
+            columns.
         provenance: why the subspaces are no secret.
         notes: where a boundary cuts through directions that the vectors hardly tell apart.
 
@@ -127,9 +127,10 @@ def public_subspaces(
             no labels of the private kind.
         ranks: how many directions every block has. All others form the complement.
         provenance: ``"public"`` or ``"released"``, see `Provenance`.
-        iterations: of the subspace iteration; more separate closer singular values.
+        iterations: number of rounds of the subspace iteration; more separate closer singular
+            values.
         rotate: whether to turn every block at random, see `Subspaces.rotated`.
-        seed: of the start and of the rotation. It is no secret.
+        seed: seed of the start and of the rotation. It need not be secret.
         method: ``"gram"`` solves for the products of all pairs of vectors instead, O(n² d) once,
             with memory n x n: faster for fewer vectors than directions times iterations, without a
             start to draw, and blind to singular values below 1e-7 of the largest.

@@ -16,7 +16,7 @@ def plot_clip_bias(report: ClipBiasReport, path: Path | str) -> None:
     """Draw direction, bias and the share of clipped vectors over the clipping norm.
 
     Args:
-        report: from :func:`taut.noise.geometry.explore_clip_bias`.
+        report: report from :func:`taut.noise.geometry.explore_clip_bias`.
         path: where to save; the suffix decides the format, such as ``.png`` or ``.svg``.
 
     Raises:

@@ -19,7 +19,7 @@ def plot_comparison(comparison: Comparison, path: Path | str) -> None:
     """Draw every arm's result with its interval, its noise and its CPU time, into a file.
 
     Args:
-        comparison: from :func:`taut.comparison.compare`.
+        comparison: comparison from :func:`taut.comparison.compare`.
         path: where to save; the suffix decides the format, such as ``.png`` or ``.svg``.
 
     Raises:

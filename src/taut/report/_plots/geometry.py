@@ -23,7 +23,7 @@ def plot_geometry(report: GeometryReport, path: Path | str) -> None:
     """Draw what coordinates and directions leave, how vectors spread, and the spectrum.
 
     Args:
-        report: from :func:`taut.noise.geometry.geometry_report`.
+        report: report from :func:`taut.noise.geometry.geometry_report`.
         path: where to save; the suffix decides the format, such as ``.png`` or ``.svg``.
 
     Raises:

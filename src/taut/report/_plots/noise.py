@@ -14,7 +14,7 @@ def plot_noise(recommendation: Recommendation, path: Path | str) -> None:
     """Draw the predicted error of every mechanism, the best on top, into a file.
 
     Args:
-        recommendation: from :func:`taut.noise.recommend`.
+        recommendation: recommendation from :func:`taut.noise.recommend`.
         path: where to save; the suffix decides the format, such as ``.png`` or ``.svg``.
 
     Raises:

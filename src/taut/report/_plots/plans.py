@@ -17,7 +17,7 @@ def plot_plans(sweep: PlanSweep, path: Path | str) -> None:
     """Draw noise multiplier and noise per step against the swept argument, into a file.
 
     Args:
-        sweep: from :func:`taut.runs.sweep_plan`; values without a plan are left out.
+        sweep: sweep from :func:`taut.runs.sweep_plan`; values without a plan are left out.
         path: where to save; the suffix decides the format, such as ``.png`` or ``.svg``.
 
     Raises:

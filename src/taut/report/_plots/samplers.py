@@ -22,7 +22,7 @@ def plot_samplers(comparison: SamplerComparison, path: Path | str) -> None:
     """Draw the certified epsilon of every sampler against the number of steps, into a file.
 
     Args:
-        comparison: from :func:`taut.compare_samplers`.
+        comparison: comparison from :func:`taut.compare_samplers`.
         path: where to save; the suffix decides the format, such as ``.png`` or ``.svg``.
 
     Raises:

@@ -26,7 +26,8 @@ class Alternative:
         name: the sampler, as plans and statements call it, or "batch" for another batch size.
         adjacency: what its promise would be about.
         epsilon: an upper bound at the noise of the run; None where noise is chosen anew.
-        noise_multiplier: that keeps the epsilon of the run; None if none was found.
+        noise_multiplier: noise multiplier that keeps the epsilon of the run; None if none was
+            found.
         batch_size: the expected batch.
         steps: how many there would be.
     """

@@ -46,7 +46,7 @@ class Evidence:
     """What was spent, and how it is known; nothing in here depends on the examples.
 
     Attributes:
-        loss: of all that was released.
+        loss: privacy loss of all that was released.
         delta: at which the promise is made.
         kind: where this comes from: "loss", "result" or "run".
         description: what was released, in the words of whoever asked for the report.
@@ -59,7 +59,7 @@ class Evidence:
         files: hashes of what was read and of what was named.
         checks: what was compared while reading.
         statement: the file of the result, word for word, if it still says what was spent.
-        versions: of the packages that the run was computed with, if it has recorded them.
+        versions: versions of the packages that the run was computed with, if it has recorded them.
         finished: when the run ended, if it has recorded that.
     """
 

@@ -66,9 +66,9 @@ def attacks_section(findings: Findings) -> Section:
         ),
         Paragraph(
             f"{difference} is at most {share(findings.advantage)} for every "
-            "attacker: the total variation distance, which is δ at ε = 0. If the toss of a coin "
-            f"decides {chance}, nobody tells how it fell in more than "
-            f"{share(0.5 + findings.advantage / 2)} of all cases."
+            "attacker: the total variation distance, which is δ at ε = 0. If a coin toss "
+            f"decides {chance}, nobody can guess its outcome correctly more than "
+            f"{share(0.5 + findings.advantage / 2)} of the time."
         ),
     ]
     return Section("attacks", "What an attacker can find", blocks)
@@ -157,7 +157,7 @@ def course_section(evidence: Evidence, findings: Findings) -> Section:
 
 
 def groups_section(findings: Findings, unit: str) -> Section:
-    title = "Who has several examples"
+    title = "People with several examples"
     if not findings.groups:
         return Section("groups", title)
     one = ("1", at_least(findings.epsilon.lower), at_most(findings.epsilon.upper))
@@ -215,7 +215,7 @@ def other_accounts_section(findings: Findings, others: tuple[OtherAccount, ...])
 
 
 def alternatives_section(evidence: Evidence, findings: Findings, found: Alternatives) -> Section:
-    title = "The same compute, spent otherwise"
+    title = "Alternatives at equal compute"
     plan = evidence.plan
     if plan is None or not (found.samplers or found.batches):
         return Section("alternatives", title)

@@ -63,7 +63,7 @@ def privacy_report(
         dataset: the name of the data.
         date: the day of the report in ISO form, today by default.
         description: what was released, in words; needed for a loss.
-        delta: of the promise; needed for a loss. Runs have one in their plan.
+        delta: probability delta of the promise; needed for a loss. Runs have one in their plan.
         files: further files to name with their SHA-256, such as the weights that are published.
 
     **Guarantee**: every number is one that the accountant certifies, rounded to the safe side, or

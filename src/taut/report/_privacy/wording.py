@@ -172,7 +172,7 @@ def plain_words(evidence: Evidence, findings: Findings, unit: str) -> str:
     return (
         f"{what} with random noise that hides, to a degree that can be computed, what any one "
         f"{name} has added to it. Suppose that somebody knows everything about one {name} except "
-        f"{known}, sees all that is listed below, and has unlimited computers. If they "
+        f"{known}, sees all that is listed below, and has unlimited computing power. If they "
         f"are willing to be wrong in 5 of 100 cases where the answer is no, they are right in at "
         f"most {found} of the cases where it is yes; who looks at nothing and guesses is right in "
         f"5 %. No cleverer attack and no other data can raise that number.{_if_weak(findings)}"

@@ -179,8 +179,8 @@ class RowClipping(Clipping):
         """Return the sum over examples of clipped gradients, as `restored` takes it.
 
         Args:
-            rows: as for `clip_rows`; they may be overwritten.
-            masks: which coordinates of clipped gradients take part, by default all.
+            rows: gradients of examples, as for `clip_rows`; they may be overwritten.
+            masks: masks that say which coordinates of clipped gradients take part, by default all.
         """
         clipped = self.clip_rows(rows)
         return (clipped if masks is None else masks.cut(clipped)).sum(0)

@@ -67,7 +67,7 @@ class L2LInfClip(RowClipping):
         Args:
             norm: bound on the l2 norm.
             spread: at least 1; the bound on entries is norm / sqrt(spread).
-            exact: as above.
+            exact: flag of `entry_noise`, as above.
         """
         if not validate.positive(spread=spread) >= 1:
             raise ValueError(f"spread must be at least 1, got spread={spread!r}")

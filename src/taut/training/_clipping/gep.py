@@ -91,14 +91,14 @@ class GEPClip(HybridClip):
         Args:
             gradients: one per row, see `public_gradients`.
             rank: how many directions there are.
-            embedding_norm: as above.
-            residual_norm: as above.
+            embedding_norm: bound on the part inside of the subspace, as above.
+            residual_norm: bound on the part outside of the subspace, as above.
             provenance: ``"public"`` or ``"released"``.
-            sizes: of groups of coordinates, in their order. Every group gets directions of its own,
-                as many as its share of the square roots of sizes, which is how Yu et al. do it; one
-                group by default.
-            iterations: of the subspace iteration.
-            seed: of its start. It is no secret.
+            sizes: sizes of groups of coordinates, in their order. Every group gets directions of
+                its own, as many as its share of the square roots of sizes, which is how Yu et al.
+                do it; one group by default.
+            iterations: number of rounds of the subspace iteration.
+            seed: seed of its start. It need not be secret.
 
         Raises:
             ValueError: if a group has fewer numbers, or public gradients fewer dimensions, than
@@ -183,8 +183,8 @@ class RefreshedGEPClip(RefreshedClipping):
         embedding_norm: the largest l2 norm of the embedding.
         residual_norm: the largest l2 norm of the residual.
         every: how many steps lie between two refreshes.
-        iterations: of the subspace iteration, one as published.
-        seed: of its start. It is no secret.
+        iterations: number of rounds of the subspace iteration, one as published.
+        seed: seed of its start. It need not be secret.
 
     A baseline, to compare `RefreshedHybridClip` with.
 

@@ -30,7 +30,7 @@ class GroupShare:
 
     Attributes:
         group: its name.
-        numbers: how many trainable numbers it has.
+        numbers: how many trainable parameters it has.
         bound: on the l2 norm of an example's gradient in it.
         scale: the standard deviation of the noise on every number of the sum.
         signal_to_noise: how long an example at its bound is, relative to the noise in the group.
@@ -51,7 +51,7 @@ class GroupClip(NormClipping):
     Args:
         norm: the same bound for each of M groups, norm / sqrt(M), so that the whole gradient is as
             long as `FlatClip(norm)` allows.
-        bounds: or instead a bound for every group, in their order or by name.
+        bounds: bounds of the groups instead of one norm, in their order or by name.
         groups: ``"layers"``, one group per layer, named by it and in the order of the model; or
             group names by patterns of parameter names, such as ``{"body.*": "body", "*": "rest"}``,
             where the first that matches counts. What a function should decide is such a mapping as

@@ -43,8 +43,8 @@ class HybridClip(RowClipping):
     """Clip the parts of a gradient in public subspaces, and what they leave, each to its bound.
 
     Args:
-        subspaces: of as many dimensions as the model has trainable numbers, in the order of
-            `model.named_parameters()`; or the path of a file with some, see `saved`.
+        subspaces: subspaces of as many dimensions as the model has trainable parameters, in the
+            order of `model.named_parameters()`; or the path of a file with some, see `saved`.
         bounds: the largest l2 norm in every block of the subspaces; that of the complement is last.
         importance: how much noise in a block counts, one each by default.
         entry_bounds: the largest magnitude of a single coordinate in every block, for steps that
@@ -138,11 +138,11 @@ class HybridClip(RowClipping):
 
         Args:
             gradients: one per row, see `public_gradients`.
-            ranks: of the subspaces.
-            norm: of the longest gradient that is left; split in proportion to the mean length of
-                the public gradients in every block.
+            ranks: ranks of the subspaces.
+            norm: length of the longest gradient that is left; split in proportion to the mean
+                length of the public gradients in every block.
             provenance: ``"public"`` or ``"released"``.
-            importance: as above.
+            importance: weights of the blocks, as above.
             spread: bound entries, so that a part of full length reaches over so many coordinates
                 of its block; over a ninth of them in blocks where that is fewer, so that entries
                 of a random direction are hardly cut.

@@ -184,7 +184,7 @@ class CountedNoise(StepNoise):
     """Noise of gradients in units of a bound that changes, and of a count beside them.
 
     Args:
-        gradients: for gradients that are no longer than one.
+        gradients: noise for gradients that are no longer than one.
         count: the standard deviation for a sum of halves, one of either sign for every example.
     """
 

@@ -65,15 +65,16 @@ class RefreshedHybridClip(RefreshedClipping):
     """Hybrid clipping whose subspaces and bounds follow the weights.
 
     Args:
-        ranks: of the subspaces; what they leave is one block more.
-        norm: of the longest gradient that is left. At every refresh it is split over the blocks in
-            proportion to the mean length of public gradients in each, c_j = norm g_j / |g|.
+        ranks: ranks of the subspaces; what they leave is one block more.
+        norm: length of the longest gradient that is left. At every refresh it is split over the
+            blocks in proportion to the mean length of public gradients in each, c_j = norm g_j /
+            |g|.
         every: how many steps lie between two refreshes.
         importance: how much noise in a block counts, one each by default, that of the complement
             last; see `HybridClip`.
-        iterations: of the subspace iteration, for public examples that are many: more than
-            directions times twice the iterations. Fewer are solved for all at once.
-        seed: of its start. It is no secret.
+        iterations: number of rounds of the subspace iteration, for public examples that are many:
+            more than directions times twice the iterations. Fewer are solved for all at once.
+        seed: seed of its start. It need not be secret.
 
     Public examples at even places find the subspaces, those at odd places are measured: in
     directions fitted to the measured gradients themselves, nothing would seem to be left over.

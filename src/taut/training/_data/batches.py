@@ -131,7 +131,7 @@ class LabelRange:
 
     Args:
         loss_fn: only that of cross entropy and its kin is about classes.
-        outputs: of the model, for a few examples.
+        outputs: outputs of the model, for a few examples.
     """
 
     def __init__(self, loss_fn: Any, outputs: Any) -> None:

@@ -25,7 +25,7 @@ def check_collation(dataset: Any, collate: Collate, examples: int) -> None:
     """Refuse a collate function that makes something else of an example if the others change.
 
     Args:
-        dataset: of examples, of which some are fetched.
+        dataset: dataset of examples, of which some are fetched.
         collate: makes a batch of a list of them.
         examples: how many there are.
 

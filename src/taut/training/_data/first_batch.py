@@ -17,7 +17,7 @@ def first_examples(dataset: Any, expected: float, most: int | None, collate: Col
     """Return a collated batch of examples from all over a dataset.
 
     Args:
-        dataset: of examples.
+        dataset: dataset of examples.
         expected: how many a step looks at.
         most: how many are computed at a time.
         collate: makes a batch of a list.

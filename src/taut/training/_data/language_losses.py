@@ -47,8 +47,8 @@ def masked_lm_loss(outputs: Any, labels: Labels) -> Tensor:
 
     Args:
         outputs: logits of shape (examples, tokens, words), or what has them as `logits`.
-        labels: of shape (examples, tokens), -100 where none counts, or a batch that has them; for
-            masked language models and for the classification of tokens.
+        labels: labels of shape (examples, tokens), -100 where none counts, or a batch that has
+            them; for masked language models and for the classification of tokens.
 
     **Guarantee**: that of `causal_lm_loss`.
 
@@ -67,7 +67,8 @@ def seq2seq_loss(outputs: Any, labels: Labels) -> Tensor:
     Args:
         outputs: logits of the decoder, of shape (examples, tokens, words), or what has them as
             `logits`; they are those of the labels at the same places.
-        labels: of shape (examples, tokens), -100 where none counts, or a batch that has them.
+        labels: labels of shape (examples, tokens), -100 where none counts, or a batch that has
+            them.
 
     **Guarantee**: that of `causal_lm_loss`.
 

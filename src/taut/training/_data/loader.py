@@ -76,11 +76,11 @@ class PrivateLoader:
         collate_fn: makes a batch of a list of examples, by default as torch does.
         steps: how many logical batches one pass has; by default those of an epoch, 1 / rate.
         generator: where choices come from, by default the secure generator.
-        process_group: of the processes that train together, by default all of them if
+        process_group: group of the processes that train together, by default all of them if
             torch.distributed is initialised. Each gets its share of every batch, in parts of its
             own number, and must have the same dataset.
         unchecked_isolation: do not test whether the collate function keeps examples apart.
-        options: of torch's `DataLoader`, as far as they concern fetching.
+        options: options of torch's `DataLoader`, as far as they concern fetching.
 
     `for batch in loader` yields collated batches as torch's loader does; `loader.current` describes
     the last one, and an empty logical batch comes as tensors without rows. `microbatches` yields

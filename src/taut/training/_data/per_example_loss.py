@@ -27,7 +27,7 @@ def per_example(loss_fn: Any, outputs: Any, targets: Any, batch: int) -> LossFun
         loss_fn: a loss module or a function of outputs and targets. One loss per example is taken
             as it is; a mean or a sum is told from its values on parts of the batch.
         outputs: what the model says about a few examples.
-        targets: of the same examples.
+        targets: targets of the same examples.
         batch: how many they are.
 
     Raises:

@@ -32,9 +32,9 @@ def recognised(
     """Return the loss of single examples, and which labels it takes.
 
     Args:
-        loss_fn: of examples, or the mean or sum over them.
+        loss_fn: loss function of examples, or the mean or sum over them.
         model: called once, without a trace in its state.
-        dataset: of which a few examples are tried.
+        dataset: dataset of which a few examples are tried.
         collate_fn: makes a batch of them.
         device: where the batch is moved.
 

@@ -18,7 +18,8 @@ def without_dropout(model: nn.Module) -> Iterator[None]:
     """Let nothing be dropped inside, be it by layers, by functions or within attention.
 
     Args:
-        model: whose layers with dropout of their own are told so; they are as before at the end.
+        model: model whose layers with dropout of their own are told so; they are as before at the
+            end.
     """
     layers = [m for m in model.modules() if isinstance(m, nn.RNNBase | nn.MultiheadAttention)]
     before = [layer.dropout for layer in layers]

@@ -32,7 +32,8 @@ class LeafCall:
         name: where it is in the model.
         args: positional arguments of the call.
         kwargs: keyword arguments.
-        known: which of them hold examples; all else is the same for every example.
+        known: names of arguments which of them hold examples; all else is the same for every
+            example.
     """
 
     def __init__(
@@ -170,7 +171,7 @@ class Arguments:
     """What batches of different sizes have shown of the arguments at one place of a model.
 
     Args:
-        name: of the layer, for messages.
+        name: name of the layer, for messages.
     """
 
     def __init__(self, name: str) -> None:

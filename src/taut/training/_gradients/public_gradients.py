@@ -21,12 +21,12 @@ def public_gradients(model: nn.Module, inputs: Any, targets: Any, loss_fn: LossF
 
     Args:
         model: what will be trained.
-        inputs: of public examples: one tensor, or a tuple or mapping of arguments.
-        targets: for the loss function; random labels do, if the inputs have none.
+        inputs: inputs of public examples: one tensor, or a tuple or mapping of arguments.
+        targets: targets for the loss function; random labels are enough if the inputs have none.
         loss_fn: takes outputs and targets, and returns one loss per example.
 
     Returns:
-        One row per example, the model's trainable numbers in the order of `named_parameters()`.
+        One row per example, the model's trainable parameters in the order of `named_parameters()`.
 
     **Guarantee**: none. What it returns for private examples must not be looked at.
 

@@ -31,7 +31,7 @@ def check_losses(tape: Tape, names: Mapping[Tensor, str], losses: Tensor) -> Non
 
     Args:
         tape: holds the pass; it is empty afterwards.
-        names: of the trainable parameters.
+        names: names of the trainable parameters.
         losses: one per example, with the graph that leads to them; it is kept.
     """
     batch = len(losses)
@@ -65,11 +65,11 @@ def check_examples(
 
     Args:
         model: what is trained.
-        tape: of the model.
-        names: of the trainable parameters.
-        inputs: of a batch, of which the first examples are used.
-        targets: for the loss function.
-        loss_fn: by default the sum of squares of all outputs.
+        tape: tape of the model.
+        names: names of the trainable parameters.
+        inputs: inputs of a batch, of which the first examples are used.
+        targets: targets for the loss function.
+        loss_fn: loss function; by default the sum of squares of all outputs.
         forward: calls the model with the inputs, by default the model itself.
 
     Raises:

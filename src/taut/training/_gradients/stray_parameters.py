@@ -21,8 +21,8 @@ def watched(model: nn.Module, owners: Mapping[Tensor, list[nn.Module]]) -> Itera
     """Refuse, at the end, a pass that used parameters elsewhere.
 
     Args:
-        model: whose pass it is.
-        owners: for every trainable parameter, the layers whose calls are recorded.
+        model: model whose pass it is.
+        owners: layers of every trainable parameter whose calls are recorded.
     """
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     watch = _Watch(owners)

@@ -17,7 +17,7 @@ class State:
     """The parameters and buffers of a model, frozen ones included.
 
     Args:
-        model: whose they are.
+        model: model whose they are.
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -14,8 +14,8 @@ class EpsilonCourse:
     """Bounds what a run has spent after any of its steps, without an accountant in each of them.
 
     Args:
-        ledger: of the run; it says how many steps count, and how many may.
-        delta: that of the bounds.
+        ledger: ledger of the run; it says how many steps count, and how many may.
+        delta: probability delta of the bounds.
 
     Counts are rounded up to three binary digits (1 to 8, 10, 12, 14, 16, 20, ...), and epsilon is
     computed there when the run gets near: about four times for every doubling of the steps, 47

@@ -22,9 +22,9 @@ class RunRecord:
     """What is worth knowing about a run beside its promise, which does not depend on it.
 
     Attributes:
-        versions: of taut, Python, torch and NumPy in the process that ended the run.
+        versions: versions of taut, Python, torch and NumPy in the process that ended the run.
         finished: when it ended, in UTC, such as "2026-01-31T12:00:00Z".
-        title: of the run,
+        title: title of the run,
         owner: who answers for it,
         dataset: the name of what it was trained on; None where the owner gave none.
 

@@ -42,8 +42,8 @@ class TrainingWords:
         noise_multiplier: noise over the clipping norm.
         lower: certified lower bound on epsilon.
         upper: certified upper bound on epsilon.
-        delta: of the claim.
-        adjacency: which datasets are neighbours.
+        delta: probability delta of the claim.
+        adjacency: relation that says which datasets are neighbours.
         stopped: updates made and updates planned, if the budget ended the run.
         mixing: what it is called in words, and what it is compared with; None without.
         comparison: what another sampling would have promised; empty without.

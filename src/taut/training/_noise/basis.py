@@ -26,7 +26,7 @@ class Basis:
     """Orthonormal columns, as a tensor of the type and in the place that a step computes in.
 
     Args:
-        columns: in float64; their complement is never written out.
+        columns: orthonormal columns, in float64; their complement is never written out.
 
     Raises:
         ValueError: if they are not orthonormal, on which the sensitivity of blocks rests.
@@ -65,12 +65,12 @@ class BasisNoise(StepNoise):
     """Normal noise with one standard deviation per column of a basis, and one outside of it.
 
     Args:
-        basis: orthonormal, of as many rows as there are trainable numbers, in the order of the
+        basis: orthonormal, of as many rows as there are trainable parameters, in the order of the
             model's parameters.
         ranks: how many columns every block has.
         scales: the standard deviation in every block, and last that of the complement, if the
             columns leave one.
-        coordinate_rate: with which probability a coordinate of a clipped gradient takes part, where
+        coordinate_rate: probability with which a coordinate of a clipped gradient takes part, where
             the noise is for such sums alone.
 
     Noise is V(s z) + t (I - V V^T) z', from k + d normal numbers. Where no block has less noise
@@ -100,7 +100,7 @@ class BasisNoise(StepNoise):
     def check(self, groups: Sequence[int], sizes: Sequence[int]) -> None:
         if sum(sizes) != self.basis.dimension or any(groups):
             raise ValueError(
-                f"noise is for {self.basis.dimension} trainable numbers in one group, the model "
+                f"noise is for {self.basis.dimension} trainable parameters in one group, the model "
                 f"has {sum(sizes)} in {max(groups, default=0) + 1}"
             )
 

@@ -76,7 +76,7 @@ class IndependentNoise(StepNoise):
     Args:
         scales: the standard deviation in every group.
         groups: the group of every parameter.
-        coordinate_rate: with which probability a coordinate of a clipped gradient takes part, where
+        coordinate_rate: probability with which a coordinate of a clipped gradient takes part, where
             the noise is for such sums alone.
     """
 

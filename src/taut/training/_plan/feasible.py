@@ -63,12 +63,14 @@ def check_feasible(target: Target, limit: float | None) -> None:
     if target.loss(most).epsilon(target.delta) <= target.epsilon:
         return
     reason = "max_noise_multiplier" if limit is not None else "sqrt(steps) * batch_size"
-    meaning = "" if limit is not None else ", where noise outweighs all that gradients can say"
+    meaning = "" if limit is not None else ", where the noise exceeds the largest possible signal"
     needed = _needed(_without_narrow_mixing(target, most))
-    ways = "; or ".join(_ways_out(target, limit))
+    limited = "the limit" if limit is not None else "the useful limit"
+    ways = "; ".join(_ways_out(target, limit))
     raise InfeasibleBudget(
         f"epsilon={target.epsilon:g} at delta={target.delta:g} needs a noise multiplier of "
-        f"{needed}, beyond {reason} = {most:.4g}{meaning}. It would do to have {ways}"
+        f"{needed}, above {limited} {reason} = {most:.4g}{meaning}. Any one of these would "
+        f"suffice: {ways}"
     )
 
 

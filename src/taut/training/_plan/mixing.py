@@ -49,7 +49,8 @@ class ModelMix(Mixing):
             clipping norm: tau * batch_size / (learning_rate * norm) for a tau of your own.
         spread: how many coordinates a clipped gradient needs at least to have full length: no entry
             exceeds norm / sqrt(spread). Above 1 it needs `L2LInfClip` with such an `entry_bound`.
-        momentum: of released states, in [0, 1). It looks at nothing else, and so costs nothing.
+        momentum: momentum of released states, in [0, 1). It looks at nothing else, and so costs
+            nothing.
 
     **Guarantee**: for a plan with Poisson sampling and add/remove adjacency, trained by
     `PrivateTrainer`: `taut.accounting.mixed_gaussian(noise_multiplier, width, sensitivity_inf=1 /

@@ -41,8 +41,8 @@ class Plan:
         noise_multiplier: standard deviation of the noise over the clipping norm.
         clipping: what is done to the gradient of one example.
         sampling: how batches are drawn.
-        mixing: of released weights, whose uniform noise counts too; None for plain training. What
-            is solved for is the noise multiplier, at a fixed width.
+        mixing: mixing of released weights, whose uniform noise counts too; None for plain training.
+            What is solved for is the noise multiplier, at a fixed width.
         max_noise_multiplier: more noise than this is no use to you; by default the square root of
             the steps times the batch size, beyond which noise outweighs the sum of all gradients
             even if every one of them had full length and the same direction.
@@ -143,7 +143,7 @@ class Plan:
     def epsilon_at(self, step: int) -> float:
         """Return epsilon after `step` steps, at the delta of the plan; grows with `step`.
 
-        Answers are remembered. Steps beyond the plan are answered as if they had been planned.
+        Results are cached. Steps beyond the plan are answered as if they had been planned.
         **Guarantee**: a certified upper bound for a run whose length was fixed in advance. Whoever
         stops early because of what came out promises the epsilon of the whole plan.
         """
@@ -211,7 +211,7 @@ class Plan:
         if self.delta >= 1 / self.examples:
             found.append(
                 f"delta={self.delta:g} is not below 1 / examples = {1 / self.examples:.3g}: such a "
-                "promise allows to publish a whole example once in a while"
+                "promise would allow publishing a whole example now and then"
             )
         if self.noise_multiplier > self.batch_size:
             found.append(

@@ -62,7 +62,7 @@ def make_private(
 
     Args:
         module: what is trained; the same object is returned.
-        optimizer: of the module's parameters.
+        optimizer: optimizer of the module's parameters.
         data_loader: its dataset, length and fetching are kept, its shuffling is not. For the loader
             of an earlier run, the one that was given there is meant; the losses of both runs add
             up.
@@ -75,8 +75,8 @@ def make_private(
             the length of `data_loader`, as in Opacus, so that a pass sees every example once on
             average. Where the batch size does not divide the number of examples, the expected
             batch is a little smaller than it, or larger with `drop_last=True`.
-        loss_reduction: of the loss in the loop. For "mean", the gradient of a step is a mean over
-            the expected batch size, for "sum" it is a sum.
+        loss_reduction: reduction of the loss in the loop. For "mean", the gradient of a step is a
+            mean over the expected batch size, for "sum" it is a sum.
         max_physical_batch_size: larger batches come in parts; `step()` waits for the last one.
         clipping: instead of `max_grad_norm`; or "flat" beside it, as in Opacus, whose "per_layer"
             is `GroupClip` and whose "adaptive" is `QuantileClip`.
@@ -88,7 +88,7 @@ def make_private(
         unchecked_isolation: train without a test that examples are kept apart, neither by the
             module nor by the loss of the loop; the ledger repeats it.
         ledger: a file that counts steps through crashes, or a ledger for the same step.
-        noise_generator: of noise and choices, by default the secure one.
+        noise_generator: generator of noise and choices, by default the secure one.
         elsewhere: further arguments of Opacus: those that change nothing are accepted, the
             others refused with what to write here.
 
@@ -176,22 +176,22 @@ def make_private_with_epsilon(
 
     Args:
         module: what is trained; the same object is returned.
-        optimizer: of the module's parameters.
-        data_loader: as in `make_private`.
+        optimizer: optimizer of the module's parameters.
+        data_loader: data loader, as in `make_private`.
         target_epsilon: the promise.
         target_delta: the promise.
         epochs: how many passes over the loader there will be; a further one is refused.
-        max_grad_norm: as in `make_private`.
-        poisson_sampling: as in `make_private`.
-        rate: as in `make_private`.
-        loss_reduction: as in `make_private`.
-        max_physical_batch_size: as in `make_private`.
-        clipping: as in `make_private`.
-        criterion: as in `make_private`.
-        unchecked_isolation: as in `make_private`.
+        max_grad_norm: clipping norm, as in `make_private`.
+        poisson_sampling: sampler, as in `make_private`.
+        rate: sampling rate, as in `make_private`.
+        loss_reduction: reduction, as in `make_private`.
+        max_physical_batch_size: largest batch in memory, as in `make_private`.
+        clipping: clipping, as in `make_private`.
+        criterion: criterion, as in `make_private`.
+        unchecked_isolation: flag, as in `make_private`.
         ledger: a file that counts steps through crashes.
-        noise_generator: as in `make_private`.
-        elsewhere: as in `make_private`.
+        noise_generator: generator, as in `make_private`.
+        elsewhere: losses, as in `make_private`.
 
     Returns:
         as `make_private`.

@@ -34,9 +34,9 @@ def make_trainer_private(
     """Make a `transformers.Trainer` private, before its `train()`.
 
     Args:
-        trainer: of one process and device; its model, data, collator, optimizer and schedule are
-            kept. Batches of `per_device_train_batch_size` are drawn at random, with as many steps
-            as `num_train_epochs` would take.
+        trainer: trainer of one process and device; its model, data, collator, optimizer and
+            schedule are kept. Batches of `per_device_train_batch_size` are drawn at random, with as
+            many steps as `num_train_epochs` would take.
         target_epsilon: the promise.
         target_delta: the promise.
         max_grad_norm: the clipping norm of an example's gradient; or `clipping`. That of the
@@ -45,7 +45,7 @@ def make_trainer_private(
             example, in place of the model's own `.loss`, which is a mean over all tokens.
         clipping: instead of `max_grad_norm`.
         ledger: a file that counts steps through crashes.
-        noise_generator: of noise and choices, by default the secure one.
+        noise_generator: generator of noise and choices, by default the secure one.
 
     Returns:
         the private optimizer, whose `get_epsilon(delta)` says what was spent.

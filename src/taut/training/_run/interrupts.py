@@ -22,8 +22,9 @@ class Interrupts:
     """Notes SIGINT (Ctrl-C) and SIGTERM while a run goes on, so that it can stop between steps.
 
     Args:
-        processes: that train together; if one of them is asked, all stop after the same step.
-        device: that the processes exchange gradients on.
+        processes: processes that train together; if one of them is asked, all stop after the same
+            step.
+        device: device that the processes exchange gradients on.
 
     As a context, in the main thread, it takes the place of Python's own handlers, and puts them
     back in the end. A handler that somebody else has set, or a signal that is ignored, is left

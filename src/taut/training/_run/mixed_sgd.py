@@ -29,12 +29,12 @@ class MixedSGD(Optimizer):
     """Steps from a random point between the last two released states, of `ModelMix`.
 
     Args:
-        parameters: as of other optimizers; every group has a learning rate `lr`.
+        parameters: parameters, as of other optimizers; every group has a learning rate `lr`.
         mixing: the width, and the momentum of released states.
         unit: the clipping norm over the expected batch size: what a width of one is in the mean
             gradient.
-        generator: of the mixing, as secret as that of the noise.
-        processes: that hold the same parameters; the first one draws for all.
+        generator: generator of the mixing, as secret as that of the noise.
+        processes: processes that hold the same parameters; the first one draws for all.
 
     **Guarantee**: in every trainable coordinate, the next state is a function of the last two, plus
     uniform noise on an interval of length at least lr * width * unit, minus lr * gradient. Nothing
@@ -150,11 +150,11 @@ def mixed(
     """Return what takes the steps of a plan: the optimizer itself, or one that mixes in its place.
 
     Args:
-        optimizer: of a plan with mixing, plain SGD.
+        optimizer: optimizer of a plan with mixing, plain SGD.
         plan: the run's.
         sizes: the number of entries of every trainable parameter, by name.
-        generator: of the mixing.
-        processes: that train together.
+        generator: generator of the mixing.
+        processes: processes that train together.
 
     Raises:
         UnsoundConfiguration: if the optimizer keeps something of earlier gradients, or changes

@@ -33,7 +33,7 @@ class PrivateOptimizer(Optimizer):
 
     Args:
         optimizer: what turns gradients into updates.
-        gradient: of the model.
+        gradient: private gradient of the model.
         ledger: counts every step before it is taken.
         is_mean: whether the loss is a mean over the batch.
         criterion: makes the loss of single examples; None if it is to be recognised.

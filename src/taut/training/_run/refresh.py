@@ -32,10 +32,10 @@ class Refresh:
     """Gives a private gradient the clipping that suits the weights, when it is due.
 
     Args:
-        plan: with a `RefreshedClipping`.
-        gradient: whose clipping and noise are exchanged between two steps.
-        inputs: of the public examples.
-        targets: of the public examples.
+        plan: plan with a `RefreshedClipping`.
+        gradient: private gradient whose clipping and noise are exchanged between two steps.
+        inputs: inputs of the public examples.
+        targets: targets of the public examples.
 
     The first process computes, and all clip as it says. Layers that draw random numbers are in
     evaluation mode. If a later refresh fails, since gradients of public examples have become too
@@ -75,8 +75,8 @@ class Refresh:
             if self.step is None:
                 raise
             warnings.warn(
-                f"subspaces are those of step {self.step} still, as none could be made at step "
-                f"{step}: {problem}",
+                f"keeping the subspaces of step {self.step}: refreshing at step {step} failed "
+                f"({problem})",
                 stacklevel=2,
             )
             return

@@ -65,8 +65,8 @@ class PrivateTrainer:
             parameters to one; plain SGD with learning rate 0.1 if left out. It gets the mean
             gradient over the expected batch. With a plan that mixes, plain SGD or a function to
             it, in whose place the steps of `ModelMix` are taken at its learning rates.
-        scheduler: of the optimizer's learning rate, or a function from an optimizer to one; it is
-            advanced after every step. With a plan that mixes, such a function.
+        scheduler: scheduler of the optimizer's learning rate, or a function from an optimizer to
+            one; it is advanced after every step. With a plan that mixes, such a function.
         run_dir: where ledger and checkpoints are kept, so that a killed run can go on.
         max_physical_batch_size: larger batches are computed in parts, with the same outcome; all
             copies of an example count, and are never in two parts.
@@ -77,17 +77,18 @@ class PrivateTrainer:
         copies: how many variants of an example are drawn in a step. Its gradient is the mean over
             them, clipped as one vector: they cost time, not epsilon (De et al. 2022).
         public: examples that are no secret, as (inputs, targets) or as a dataset, for a clipping
-            that is refreshed; see `RefreshedHybridClip`. Random labels do, if they have none.
+            that is refreshed; see `RefreshedHybridClip`. Random labels are enough if the examples
+            have none.
         ema: decay of a moving average of the weights, such as 0.999; see `averaged`.
         callbacks: are told about the course of the run, by the first process alone and with the
             losses of its share.
         device: where the model and batches are moved.
-        generator: of choices and noise, by default the secure one.
-        backend: of `PrivateGradient`.
+        generator: generator of choices and noise, by default the secure one.
+        backend: back end of `PrivateGradient`.
         unchecked_isolation: train without a test that model, loss and collate function keep
             examples apart; statement and ledger repeat it.
         checkpoint_every: write a checkpoint after so many steps,
-        checkpoint_seconds: and after so much time.
+        checkpoint_seconds: seconds after which a checkpoint is written.
         log_private_metrics: write losses of private batches to `private.csv` in `run_dir`.
         progress: show the course of the run, if standard error is a terminal.
         names: a title, an owner and the name of the dataset, for the record of the run in its
@@ -212,10 +213,11 @@ class PrivateTrainer:
         """Return a trainer for the run in a directory, with its plan; `fit` goes on with it.
 
         Args:
-            run_dir: of the run.
-            model: of the same architecture; its weights are replaced by those of the checkpoint.
-            loss_fn: as before.
-            arguments: as before; optimizer and scheduler must be of the same kind.
+            run_dir: directory of the run.
+            model: model of the same architecture; its weights are replaced by those of the
+                checkpoint.
+            loss_fn: loss function, as before.
+            arguments: arguments, as before; optimizer and scheduler must be of the same kind.
         """
         return cls(model, loss_fn, RunFiles.plan_of(run_dir), run_dir=run_dir, **arguments)
 
@@ -251,7 +253,7 @@ class PrivateTrainer:
         """Check all that the first step checks, with examples of the dataset; take no step.
 
         Args:
-            dataset: as for `fit`.
+            dataset: dataset, as for `fit`.
 
         **Guarantee**: nothing is released and nothing is counted: gradients are computed, compared
         and forgotten, and weights stay as they are. What is refused may depend on examples, as in

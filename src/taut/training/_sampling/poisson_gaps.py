@@ -26,7 +26,7 @@ def geometric_gaps(rate: float, most: int, size: int, source: RandomSource) -> N
     """Return independent min(G, most), with P(G >= k) = (1 - rate)^k for the rate as it is.
 
     Args:
-        rate: in (0, 1), taken as the rational number that the float is.
+        rate: sampling rate, in (0, 1), taken as the rational number that the float is.
         most: where gaps are cut off; at most 2^46, so that floats hold them.
         size: how many.
         source: where the bits come from.

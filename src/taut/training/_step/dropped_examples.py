@@ -14,8 +14,7 @@ def warn_of_dropped(before: int, now: int) -> int:
     if now and not before:
         _LOG.warning(
             "%d examples of a batch had gradients that are not finite and contributed nothing; "
-            "further ones are counted without a word. How many they are depends on the examples "
-            "and is not for publication",
+            "later ones are counted silently. The count depends on the data; do not publish it",
             now,
         )
     return before + now

@@ -51,7 +51,7 @@ class LoopLoss:
         """Return the outputs for the loop; gradients of the loop are judged on their way back.
 
         Args:
-            outputs: of the model.
+            outputs: outputs of the model.
             inputs: what it was called with.
             batch: what the loader handed out.
             size: how many examples that is.

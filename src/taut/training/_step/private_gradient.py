@@ -48,8 +48,9 @@ class PrivateGradient:
         model: what is trained; also in DistributedDataParallel, or after `fully_shard`.
         clipping: what is done to one example's gradient.
         scales: the standard deviation of the noise in every group of the clipping;
-        noise: or instead the noise of a plan, `plan.noise(sizes)`; needed if the bound changes from
-            step to step, as that of `QuantileClip` does, or if coordinates are sampled.
+        noise: noise of a plan instead of a multiplier, `plan.noise(sizes)`; needed if the bound
+            changes from step to step, as that of `QuantileClip` does, or if coordinates are
+            sampled.
         expected_batch_size: what the noisy sum is divided by, whatever the batch holds. If the
             noise is for sampled coordinates, their rate is a further divisor.
         generator: where noise and masks come from, by default the secure generator.
@@ -64,7 +65,7 @@ class PrivateGradient:
         copies: how many augmented copies every example has: `accumulate_batch` then takes inputs of
             shape (examples, copies, ...). The gradient of an example is the mean over its copies,
             which is clipped as one vector (De et al. 2022).
-        process_group: of the processes that train together, by default all of them if
+        process_group: group of the processes that train together, by default all of them if
             torch.distributed is initialised. Every process must call `finish` once for each logical
             batch, and have examples that no other has.
 
@@ -228,7 +229,7 @@ class PrivateGradient:
             if not self._may_change:
                 raise
             # Nothing of this batch is in the sum: layers are looked at before.
-            _LOG.info("gradients are written out one by one from now on: %s", problem)
+            _LOG.info("falling back to the materialised back end: %s", problem)
             self._tape = None
             return self._write_out(inputs, targets, losses)
 
@@ -269,9 +270,9 @@ class PrivateGradient:
 
         Args:
             run: takes a batch through the model and returns its sketch.
-            inputs: of that batch,
-            targets: and what the loss takes beside them.
-            draws: from before its pass.
+            inputs: inputs of that batch,
+            targets: targets, or what the loss takes beside them.
+            draws: random draws of the pass, from before it.
             whole: exchange all examples, one half after the other.
             by_loop: whether the backward pass was that of a user, not of `run`.
 
@@ -374,9 +375,9 @@ class PrivateGradient:
         of their own call this once. A batch of one example leaves the check to the next.
 
         Args:
-            inputs: of some examples.
-            targets: for the loss function.
-            loss_fn: by default the sum of squares of all outputs.
+            inputs: inputs of some examples.
+            targets: targets for the loss function.
+            loss_fn: loss function; by default the sum of squares of all outputs.
 
         Raises:
             UnsoundConfiguration: if gradients differ, naming the parameter.
@@ -437,7 +438,7 @@ class PrivateGradient:
 
         Args:
             clipping: must not depend on private examples but through what was released.
-            noise: of that clipping, at the multiplier that the steps are accounted with.
+            noise: noise of that clipping, at the multiplier that the steps are accounted with.
 
         Raises:
             UnsoundConfiguration: within a logical batch, whose examples would be clipped in two

@@ -62,7 +62,7 @@ class RecordedPasses:
     """Records every call of a model in training mode, and gives what was recorded to the gradient.
 
     Args:
-        gradient: of the model.
+        gradient: private gradient of the model.
         is_mean: whether losses are means over the batch, so that gradients of examples are that
             much smaller.
         criterion: makes a loss of single examples; None if the loop's is to be recognised.

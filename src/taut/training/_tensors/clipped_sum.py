@@ -24,8 +24,8 @@ class ClippedSum(ABC):
     """Adds up what examples contribute, divided by the expected batch size.
 
     Args:
-        parameters: of the model, in its order.
-        groups: of every parameter.
+        parameters: parameters of the model, in its order.
+        groups: groups of every parameter.
         expected: the batch size that sums are divided by.
 
     **Guarantee**: an example whose gradient is not finite contributes zero, every other one a

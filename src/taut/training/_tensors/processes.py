@@ -80,8 +80,8 @@ class Processes:
         """Return the largest value of all processes; a fraction of the time that `gathered` takes.
 
         Args:
-            value: of this process.
-            device: that the processes exchange gradients on.
+            value: value of this process.
+            device: device that the processes exchange gradients on.
         """
         if self.group is None:
             return value

@@ -37,10 +37,10 @@ def featurise(
     Args:
         dataset: a tensor of inputs, or anything with `__len__` and `__getitem__` whose examples are
             an input and further tensors or numbers, such as a target, which are kept.
-        transform: from a batch of inputs to a batch of features; a module is put into evaluation
-            mode meanwhile.
+        transform: function from a batch of inputs to a batch of features; a module is put into
+            evaluation mode meanwhile.
         batch_size: how many examples are transformed at a time.
-        dtype: in which features are stored; `torch.float16` halves their memory.
+        dtype: data type, in which features are stored; `torch.float16` halves their memory.
         device: where inputs are moved to be transformed; features are stored on the CPU.
         progress: show how far it is, if standard error is a terminal.
 

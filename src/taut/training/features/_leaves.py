@@ -31,7 +31,7 @@ def dead_leaves(
         count: how many.
         shape: height and width.
         channels: 1 for grey images, 3 for colours.
-        seed: of the generator; the same seed gives the same images.
+        seed: seed of the generator; the same seed gives the same images.
 
     Returns:
         A tensor of shape (count, channels, height, width), with values in [0, 1].

@@ -34,7 +34,7 @@ class Scattering2d(nn.Module):
         shape: height and width of images, multiples of 2**scales and more than twice that.
         scales: number of sizes of wavelets, J.
         angles: number of directions, L.
-        channels: of images; each is transformed alone.
+        channels: number of channels of images; each is transformed alone.
 
     Input is of shape (batch, channels, height, width), output of shape (batch, channels * `paths`,
     height / 2**scales, width / 2**scales). The first path of a channel is the average of the image,

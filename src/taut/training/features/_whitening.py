@@ -39,7 +39,7 @@ class PublicWhitening(nn.Module):
     ``(R + floor)^-power ((x - mean) / deviation)``, with the correlations R of public features.
 
     Args:
-        mean: of every channel.
+        mean: mean of every channel.
         matrix: what centred channels are multiplied with.
         provenance: why neither is a secret, see `taut.noise.geometry.Provenance`.
 
@@ -82,7 +82,7 @@ class PublicWhitening(nn.Module):
         """Return the map for features of public examples.
 
         Args:
-            features: of shape (examples, channels, ...); all places count alike.
+            features: features of shape (examples, channels, ...); all places count alike.
             provenance: ``"public"`` or ``"released"``.
             power: how much correlations are undone: 0 only centres and scales channels, 0.5 makes
                 them uncorrelated.

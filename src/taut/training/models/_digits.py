@@ -18,7 +18,7 @@ class TanhCNN(nn.Sequential):
 
     Args:
         classes: the number of classes.
-        channels: of the input, of shape (batch, channels, 28, 28).
+        channels: number of channels of the input, of shape (batch, channels, 28, 28).
 
     Example:
         >>> import torch

@@ -37,8 +37,8 @@ class ResNet20(nn.Module):
 
     Args:
         classes: the number of classes.
-        channels: of the input, of shape (batch, channels, height, width).
-        groups: of the normalisation.
+        channels: number of channels of the input, of shape (batch, channels, height, width).
+        groups: groups of the normalisation.
 
     Example:
         >>> import torch
@@ -95,8 +95,8 @@ class WideResNet(nn.Module):
         depth: number of layers, 6 k + 4; 16 and 40 are usual.
         width: how many times wider than the plain network; 4 is usual with 16 layers.
         classes: the number of classes.
-        channels: of the input, of shape (batch, channels, height, width).
-        groups: of the normalisation.
+        channels: number of channels of the input, of shape (batch, channels, height, width).
+        groups: groups of the normalisation.
 
     Example:
         >>> import torch

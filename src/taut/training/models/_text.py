@@ -47,9 +47,9 @@ class TextTransformer(nn.Module):
     Args:
         vocabulary: number of tokens.
         classes: the number of classes.
-        width: of the representation.
+        width: width of the representation.
         layers: how many.
-        heads: of the attention.
+        heads: number of heads of the attention.
         length: the longest sequence; inputs are integers of shape (batch, at most length).
 
     Example:

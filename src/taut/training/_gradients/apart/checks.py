@@ -42,9 +42,9 @@ def check_apart(
 
     Args:
         model: what is trained.
-        calls: of the model, with one example each.
-        names: of the trainable parameters.
-        inputs: of a batch.
+        calls: calls of the model, with one example each.
+        names: names of the trainable parameters.
+        inputs: inputs of a batch.
         forward: calls the model with inputs.
 
     A model that draws random numbers besides dropout is not compared: a batch draws others.
@@ -94,11 +94,11 @@ def check_instead(
 
     Args:
         problem: what the tape said, which knows the layer or the parameter.
-        model: as in `check_apart`.
-        calls: as in `check_apart`.
-        names: as in `check_apart`.
-        inputs: as in `check_apart`.
-        forward: as in `check_apart`.
+        model: model, as in `check_apart`.
+        calls: calls, as in `check_apart`.
+        names: names, as in `check_apart`.
+        inputs: inputs, as in `check_apart`.
+        forward: forward pass, as in `check_apart`.
 
     Raises:
         UnsoundConfiguration: if examples are mixed, or outputs cannot be taken apart.
@@ -110,7 +110,7 @@ def check_instead(
         if says_more and (isinstance(found, _Mixed) or not isinstance(found, UnsoundConfiguration)):
             raise problem from None
         raise
-    _LOG.info("gradients are written out one by one from now on: %s", problem)
+    _LOG.info("falling back to the materialised back end: %s", problem)
 
 
 def _by_autograd(names: Mapping[Tensor, str], losses: Callable[[], Tensor]) -> list[Tensor]:

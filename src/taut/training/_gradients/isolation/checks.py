@@ -53,7 +53,7 @@ class Isolation:
 
     Args:
         model: what is trained.
-        names: of its trainable parameters.
+        names: names of its trainable parameters.
         run: takes a batch through the model.
         by_loop: whether the pass that is compared was run by a user's loop.
     """
@@ -67,8 +67,8 @@ class Isolation:
         """Exchange examples of a batch, and demand that the others keep their gradients.
 
         Args:
-            inputs: of a batch that was run,
-            targets: and its targets.
+            inputs: inputs of a batch that was run,
+            targets: targets of the batch.
             found: what that pass left.
             draws: what it drew from.
             whole: exchange one half of the examples after the other, and compare with a smaller

@@ -27,7 +27,7 @@ def exchanged(values: Any, stays: Tensor, *, scaled: bool) -> Any:
 
     Args:
         values: inputs or targets, in whatever structure.
-        stays: of shape (batch,).
+        stays: mask of the rows that stay, of shape (batch,).
         scaled: whether floats are multiplied, so that they are like none of the batch.
     """
     batch = len(stays)

@@ -27,7 +27,7 @@ class Sketch:
     """What is kept of a batch.
 
     Attributes:
-        values: for every parameter, of shape (batch, numbers).
+        values: values for every parameter, of shape (batch, numbers).
     """
 
     values: Mapping[Tensor, Tensor]
@@ -40,8 +40,8 @@ class Sketch:
         """Return the sketch of what a pass has left.
 
         Args:
-            records: of the pass.
-            parameters: of the model; their order says which random vectors are theirs.
+            records: records of the pass.
+            parameters: parameters of the model; their order says which random vectors are theirs.
             scale: what gradients are multiplied with.
         """
         found = {}
@@ -54,9 +54,9 @@ class Sketch:
         """Return the parameter at which bits of some examples differ, None if there is none.
 
         Args:
-            other: of the same model.
+            other: sketch of the same model.
             mine: the places of the examples here,
-            theirs: and there.
+            theirs: rows to compare there.
         """
         if self.values.keys() != other.values.keys():
             return next(iter(self.values.keys() ^ other.values.keys()))

@@ -40,7 +40,7 @@ class Convolution(Record):
     Args:
         parameter: the weight, of shape (out channels, in channels / groups, *kernel).
         inputs: padded as far as `geometry` does not, of shape (batch, in channels, *size).
-        grads: of shape (batch, out channels, *size).
+        grads: gradients of shape (batch, out channels, *size).
         geometry: how the kernel slides.
         copies: how many rows of inputs and gradients an example has.
     """

@@ -30,7 +30,7 @@ class Record(ABC):
     """The gradients of a batch with respect to one use of one parameter.
 
     Attributes:
-        parameter: whose gradients they are.
+        parameter: parameter whose gradients they are.
         batch: the number of examples.
     """
 
@@ -67,8 +67,8 @@ class Rows(Record):
     """Gradients that are written out, such as those of biases and of normalisation layers.
 
     Args:
-        parameter: whose gradients they are.
-        rows: of shape (batch, *parameter.shape).
+        parameter: parameter whose gradients they are.
+        rows: gradients of shape (batch, *parameter.shape).
     """
 
     def __init__(self, parameter: Tensor, rows: Tensor) -> None:
@@ -100,9 +100,9 @@ class OuterProduct(Record):
 
     Args:
         parameter: a matrix of shape (p, d).
-        left: of shape (batch, positions, p); or integers of shape (batch, positions), the rows that
-            are meant.
-        right: of shape (batch, positions, d).
+        left: left factors of shape (batch, positions, p); or integers of shape (batch, positions),
+            the rows that are meant.
+        right: right factors of shape (batch, positions, d).
     """
 
     def __init__(self, parameter: Tensor, left: Tensor, right: Tensor) -> None:

@@ -42,8 +42,9 @@ def rewritten(model: nn.Module, kinds: tuple[type, ...] = RECURRENT) -> Iterator
     """Rewrite layers inside, without taps.
 
     Args:
-        model: whose layers they are.
-        kinds: by default the recurrent ones, which `torch.vmap` knows only step by step.
+        model: model whose layers they are.
+        kinds: kinds of layers; by default the recurrent ones, which `torch.vmap` knows only step by
+            step.
     """
     chosen = [m for m in model.modules() if isinstance(m, kinds) and rewrite_for(m)]
     for module in chosen:

@@ -26,7 +26,7 @@ def settled_norms(model: nn.Module) -> Iterator[None]:
     """Bring the vectors of spectral norms forward once for every weight, and not inside.
 
     Args:
-        model: whose parametrisations are in training mode; others are left as they are.
+        model: model whose parametrisations are in training mode; others are left as they are.
     """
     found = [
         (norm, weight)

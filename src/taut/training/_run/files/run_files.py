@@ -28,7 +28,7 @@ class RunFiles:
         plan: the run's.
         every: how many steps lie between checkpoints.
         seconds: how much time lies between checkpoints.
-        processes: that train together; the first of them reads and writes for all.
+        processes: processes that train together; the first of them reads and writes for all.
 
     All of these files may be published but for logs of private losses.
     """
@@ -100,8 +100,8 @@ class RunFiles:
         """Let go of the ledger; one in memory is kept for the next time.
 
         Args:
-            ledger: from `ledger`.
-            interrupted_after: as of `RunLedger.close`.
+            ledger: ledger from `ledger`.
+            interrupted_after: step, as of `RunLedger.close`.
         """
         if ledger is not self._memory:
             ledger.close(interrupted_after=interrupted_after)

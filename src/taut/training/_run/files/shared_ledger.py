@@ -19,10 +19,11 @@ class SharedLedger(RunLedger):
 
     Args:
         path: the file, opened by the first process alone; None keeps the count in memory.
-        plan: as of `RunLedger`, the same in all processes.
-        block: as of `RunLedger`.
-        enforce: as of `RunLedger`.
-        process_group: by default all processes, if torch.distributed is initialised.
+        plan: plan, as of `RunLedger`, the same in all processes.
+        block: number of steps, as of `RunLedger`.
+        enforce: flag, as of `RunLedger`.
+        process_group: group of processes; by default all processes, if torch.distributed is
+            initialised.
 
     **Guarantee**: that of `RunLedger`, if every process calls `record` before the update of a step:
     it returns nowhere before the record is durable, and raises everywhere if the first process may
@@ -79,7 +80,7 @@ class SharedLedger(RunLedger):
         """Count steps whose updates are in weights that all processes go on from.
 
         Args:
-            runs: as of `RunLedger`.
+            runs: runs, as of `RunLedger`.
         """
         include = super().include
         added = self.processes.agreed(lambda: include(runs))

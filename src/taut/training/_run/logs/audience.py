@@ -21,10 +21,10 @@ class Audience:
     """Tells about steps what is true of each; computes nothing if nobody listens.
 
     Args:
-        trainer: whose run it is; callbacks get it.
-        callbacks: of the trainer.
-        plan: of the run.
-        ledger: that counts its steps.
+        trainer: trainer whose run it is; callbacks get it.
+        callbacks: callbacks of the trainer.
+        plan: plan of the run.
+        ledger: ledger that counts its steps.
         progress: whether to show a bar.
     """
 
