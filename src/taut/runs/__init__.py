@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from taut._base import surface
 from taut.runs._config import RunConfig
 from taut.runs._sweep import PlanSweep, SweptPlan, sweep_plan
-from taut.runs._task import read_task
 
 if TYPE_CHECKING:
     from taut.runs._run import PreparedRun, RunOutcome, prepare, resume, train
+    from taut.runs._task import read_task
 
 __all__ = [
     "PlanSweep",
@@ -25,7 +25,10 @@ __all__ = [
 
 surface.claim(globals())
 
-_NEED_TORCH = {"taut.runs._run": ("PreparedRun", "RunOutcome", "prepare", "resume", "train")}
+_NEED_TORCH = {
+    "taut.runs._run": ("PreparedRun", "RunOutcome", "prepare", "resume", "train"),
+    "taut.runs._task": ("read_task",),
+}
 
 if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
     __getattr__, __dir__ = surface.doors(__name__, _NEED_TORCH, needs="taut.training._tensors")
