@@ -1,4 +1,4 @@
-"""The map of the house shows every folder and module of the rooms that it draws, and no other."""
+"""The map shows every folder of the rooms that it draws, and files that pages name exist."""
 
 import re
 from pathlib import Path
@@ -38,3 +38,11 @@ def test_rooms_are_in_the_picture():
     (picture,) = re.findall(r"```mermaid\n(.*?)```", PAGE, re.DOTALL)
     rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
     assert rooms - {"_base"} <= set(re.findall(r"^    (\w+)\[", picture, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
+def test_files_that_pages_name_exist(page):
+    named = re.findall(r"`((?:\w+/)+\w+\.py)`", page.read_text(encoding="utf-8"))
+    assert [
+        path for path in named if not any((home / path).exists() for home in (ROOT, PACKAGE))
+    ] == []
