@@ -211,3 +211,11 @@ def test_nothing_is_computed_more_sharply_than_the_tolerance_takes(monkeypatch, 
     assert min(asked) >= sharpest
     assert found.epsilon.upper <= 3.0
     assert make(found.value / 1.02).epsilon(1e-5, 1e-2) > 3.0
+
+
+@pytest.mark.parametrize(("tolerance", "gap"), [(1e-4, 1e-3), (1e-3, 1e-3), (1e-1, 1.25e-2)])
+def test_bounds_beside_the_parameter_are_as_close_as_said(tolerance, gap):
+    for epsilon in (0.3, 1.0, 3.0, 8.0):
+        found = taut.calibrate(sampled, epsilon=epsilon, delta=1e-5, tolerance=tolerance)
+        assert found.epsilon.gap <= gap * found.epsilon.upper
+        assert found.epsilon.upper <= epsilon

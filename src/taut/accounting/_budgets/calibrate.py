@@ -239,8 +239,12 @@ class _Search:
                 good, at_good, bounds = middle, value, self.found
             else:
                 bad, at_bad = middle, value
+        gap = max(self._sharp, _CERTIFIED)
         if bounds is None:
-            bounds = self.bounds_at(good, max(self._sharp, _CERTIFIED))
+            bounds = self.bounds_at(good, gap)
+        elif bounds.gap > gap * bounds.upper and not self.stays_apart:
+            again = self.bounds_at(good, gap)  # both are certified, and so is what they share
+            bounds = Bounds(max(bounds.lower, again.lower), min(bounds.upper, again.upper))
         return good, bounds
 
     def _closed(self, good: float, bad: float) -> bool:
