@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from taut._base.rounding import round_up
 from taut.accounting import PrivacyLoss, calibrate
 from taut.errors import InfeasibleBudget
-from taut.training._plan.mixing import ModelMix
+from taut.training._plan.mixing import UNMIXED, Mixing
 from taut.training._sampling.sampling import Sampling
 
 __all__ = ["Target", "check_feasible"]
@@ -29,14 +29,12 @@ class Target:
     steps: int
     epsilon: float
     delta: float
-    mixing: ModelMix | None = None
+    mixing: Mixing = UNMIXED
 
     def loss(self, noise_multiplier: float) -> PrivacyLoss:
         """Return the loss of the run with this much noise."""
         sampling = self.sampling.fitted(self.examples, self.batch_size / self.examples)
-        if self.mixing is not None:
-            return self.mixing.loss(noise_multiplier, sampling, self.steps)
-        return sampling.loss(noise_multiplier, self.examples, self.steps)
+        return self.mixing.loss(noise_multiplier, sampling, self.steps, self.examples)
 
     @property
     def drowning(self) -> float:
@@ -64,7 +62,7 @@ def check_feasible(target: Target, limit: float | None) -> None:
         return
     reason = "max_noise_multiplier" if limit is not None else "sqrt(steps) * batch_size"
     meaning = "" if limit is not None else ", where the noise exceeds the largest possible signal"
-    needed = _needed(_without_narrow_mixing(target, most))
+    needed = _needed(replace(target, mixing=target.mixing.beside(most)))
     limited = "the limit" if limit is not None else "the useful limit"
     ways = "; ".join(_ways_out(target, limit))
     raise InfeasibleBudget(
@@ -72,13 +70,6 @@ def check_feasible(target: Target, limit: float | None) -> None:
         f"{needed}, above {limited} {reason} = {most:.4g}{meaning}. Any one of these would "
         f"suffice: {ways}"
     )
-
-
-def _without_narrow_mixing(target: Target, most: float) -> Target:
-    """Leave out mixing that is of little help: what does without it does with it, and is quick."""
-    if target.mixing is not None and target.mixing.width < most:
-        return replace(target, mixing=None)
-    return target
 
 
 def _needed(target: Target) -> str:
@@ -93,7 +84,7 @@ def _ways_out(target: Target, limit: float | None) -> list[str]:
     """Return for every knob the nearest value that meets the target, if there is one."""
     most = target.drowning if limit is None else limit
     epsilon = target.loss(most).epsilon(target.delta)
-    target = _without_narrow_mixing(target, most)
+    target = replace(target, mixing=target.mixing.beside(most))
     ways = [f"epsilon >= {round_up(epsilon, 3)}"] if epsilon < math.inf else []
     fewer = _turn(limit, lambda factor: replace(target, steps=math.floor(target.steps / factor)))
     if fewer is not None:

@@ -7,6 +7,7 @@ state of an optimizer, every coordinate mixed, Poisson batches.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,14 +22,60 @@ from taut.training._clipping.entries import L2LInfClip
 from taut.training._noise.step_noise import IndependentNoise, StepNoise
 from taut.training._sampling.sampling import PoissonSampling, Sampling
 
-__all__ = ["Mixing", "ModelMix", "mixing_of"]
+__all__ = ["UNMIXED", "Mixing", "ModelMix", "mixing_of", "planned_mixing"]
 
 _SLACK = 1 + 1e-9  # of a square root in floating point; noise and width allow for much more
 _WIDEST = 2.0**16  # beyond so many deviations the normal part is lost in the rounding of float32
 
 
 class Mixing(Strategy):
-    """The family of ways to mix weights, for JSON."""
+    """What happens to weights between steps, and what noise costs then."""
+
+    @abstractmethod
+    def check(self, clipping: Clipping, sampling: Sampling) -> None:
+        """Refuse a plan for which there is no theorem."""
+
+    @abstractmethod
+    def loss(
+        self, noise_multiplier: float, sampling: Sampling, steps: int, examples: int
+    ) -> PrivacyLoss:
+        """Return the loss of `steps` steps on so many examples."""
+
+    @abstractmethod
+    def notes(
+        self, noise_multiplier: float, sampling: Sampling, steps: int, delta: float
+    ) -> tuple[str, ...]:
+        """Return what must be said wherever the epsilon is."""
+
+    @abstractmethod
+    def beside(self, noise_multiplier: float) -> Mixing:
+        """Return a mixing that is quick to account for, where this one adds little to the noise.
+
+        What keeps a promise with the mixing that is returned keeps it with this one.
+        """
+
+
+class Unmixed(Mixing):
+    """Plain training: a step goes on from the weights that the last one released."""
+
+    def check(self, clipping: Clipping, sampling: Sampling) -> None:
+        """Accept every plan."""
+
+    def loss(
+        self, noise_multiplier: float, sampling: Sampling, steps: int, examples: int
+    ) -> PrivacyLoss:
+        return sampling.loss(noise_multiplier, examples, steps)
+
+    def notes(
+        self, noise_multiplier: float, sampling: Sampling, steps: int, delta: float
+    ) -> tuple[str, ...]:
+        return ()
+
+    def beside(self, noise_multiplier: float) -> Mixing:
+        return self
+
+
+UNMIXED = Unmixed()
 
 
 @dataclass(frozen=True)
@@ -95,8 +142,10 @@ class ModelMix(Mixing):
 
     # --- what it costs -------------------------------------------------------------------------
 
-    def loss(self, noise_multiplier: float, sampling: Sampling, steps: int) -> PrivacyLoss:
-        """Return the loss of `steps` steps with Poisson batches."""
+    def loss(
+        self, noise_multiplier: float, sampling: Sampling, steps: int, examples: int = 1
+    ) -> PrivacyLoss:
+        """Return the loss of `steps` steps with Poisson batches of any number of examples."""
         rate = sampling.rate if isinstance(sampling, PoissonSampling) else None
         if rate is None:
             raise UnsoundConfiguration(
@@ -129,6 +178,9 @@ class ModelMix(Mixing):
             "high precision, not by proof; without mixing epsilon is at most "
             f"{round_up(found.epsilon_without_mixing, 4)}",
         )
+
+    def beside(self, noise_multiplier: float) -> Mixing:
+        return UNMIXED if self.width < noise_multiplier else self
 
     # --- what it can be combined with ----------------------------------------------------------
 
@@ -185,6 +237,17 @@ class ModelMix(Mixing):
             # A small model cannot reach the norm; its noise is less, and entries weigh more.
             self._check_entries(clipping.entry_bound, norm)
         return norm
+
+
+def planned_mixing(mixing: ModelMix | None) -> Mixing:
+    """Return the mixing of a plan, of which None stands for plain training."""
+    if mixing is None:
+        return UNMIXED
+    if not isinstance(mixing, ModelMix):
+        raise validate.WrongType(
+            f"mixing must be a ModelMix, got mixing={mixing!r}; leave it out for plain training"
+        )
+    return mixing
 
 
 def mixing_of(data: Mapping[str, object]) -> ModelMix | None:

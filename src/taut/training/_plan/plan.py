@@ -17,7 +17,7 @@ from taut.training._clipping.clipping import Clipping
 from taut.training._noise.step_noise import IndependentNoise, StepNoise
 from taut.training._plan.arguments import batches_of, steps_of, two_of_promise
 from taut.training._plan.feasible import Target, check_feasible
-from taut.training._plan.mixing import ModelMix, mixing_of
+from taut.training._plan.mixing import Mixing, ModelMix, mixing_of, planned_mixing
 from taut.training._sampling.sampling import Sampling, positive_rate
 
 __all__ = ["Plan"]
@@ -104,8 +104,8 @@ class Plan:
                 f"clipping must be a Clipping, got clipping={clipping!r}; try FlatClip(1.0)"
             )
         n, size, share, kind = batches_of(examples, batch_size, rate, sampling)
-        self._set(examples=n, batch_size=size, rate=share, sampling=kind)
-        self._set_mixing(mixing, clipping)
+        self._set(examples=n, batch_size=size, rate=share, mixing=mixing)
+        self._mixing.check(clipping, kind)
         count = steps_of(steps, epochs, share)
         self._set(sampling=kind.for_clipping(clipping), steps=count, epochs=count * share)
         limit = self.batch_size * math.sqrt(self.steps)
@@ -126,9 +126,7 @@ class Plan:
     @property
     def step_loss(self) -> PrivacyLoss:
         """The loss of one step."""
-        if self.mixing is not None:
-            return self.mixing.loss(self.noise_multiplier, self.sampling, 1)
-        return self.sampling.step_loss(self.noise_multiplier, self.examples)
+        return self._loss_with(self.noise_multiplier, 1)
 
     @property
     def loss(self) -> PrivacyLoss:
@@ -226,9 +224,7 @@ class Plan:
 
     def mixing_notes(self, steps: int) -> tuple[str, ...]:
         """Return what must be said beside the epsilon of `steps` steps if weights are mixed."""
-        if self.mixing is None:
-            return ()
-        return self.mixing.notes(self.noise_multiplier, self.sampling, steps, self.delta)
+        return self._mixing.notes(self.noise_multiplier, self.sampling, steps, self.delta)
 
     def __str__(self) -> str:
         lines = [
@@ -357,11 +353,12 @@ class Plan:
             noise_multiplier=validate.positive(noise_multiplier=data["noise_multiplier"]),
             clipping=Clipping.from_dict(data["clipping"]).fitted(size),
             sampling=sampling,
+            mixing=mixing_of(data),
             max_noise_multiplier=validate.positive(limit=data["max_noise_multiplier"]),
             _answers=[],
         )
         sampling.check_clipping(self.clipping)
-        self._set_mixing(mixing_of(data), self.clipping)
+        self._mixing.check(self.clipping, sampling)
 
     # --- how the plan is made ------------------------------------------------------------------
 
@@ -369,15 +366,9 @@ class Plan:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def _set_mixing(self, mixing: ModelMix | None, clipping: Clipping) -> None:
-        if mixing is not None:
-            if not isinstance(mixing, ModelMix):
-                raise validate.WrongType(
-                    f"mixing must be a ModelMix, got mixing={mixing!r}; leave it out for plain "
-                    "training"
-                )
-            mixing.check(clipping, self.sampling)
-        self._set(mixing=mixing)
+    @property
+    def _mixing(self) -> Mixing:
+        return planned_mixing(self.mixing)
 
     def _set_promise(
         self,
@@ -401,7 +392,7 @@ class Plan:
 
     def _solve_noise(self, epsilon: float, delta: float, limit: float | None) -> float:
         target = Target(
-            self.sampling, self.examples, self.batch_size, self.steps, epsilon, delta, self.mixing
+            self.sampling, self.examples, self.batch_size, self.steps, epsilon, delta, self._mixing
         )
         check_feasible(target, limit)
         self._set(sampling=self.sampling.tuned(self.clipping, self.steps, epsilon, delta))
@@ -413,6 +404,4 @@ class Plan:
 
     def _loss_with(self, noise_multiplier: float, steps: int | None = None) -> PrivacyLoss:
         count = self.steps if steps is None else steps
-        if self.mixing is not None:
-            return self.mixing.loss(noise_multiplier, self.sampling, count)
-        return self.sampling.loss(noise_multiplier, self.examples, count)
+        return self._mixing.loss(noise_multiplier, self.sampling, count, self.examples)
