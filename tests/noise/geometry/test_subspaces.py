@@ -217,3 +217,40 @@ def test_gram_stays_orthonormal_and_sees_the_rank_where_values_are_small():
         public_subspaces(rows, [13], provenance="public", method="gram")
     with pytest.raises(ValueError, match="method must be"):
         public_subspaces(rows, [2], provenance="public", method="svd")
+
+
+class TestSplitNorm:
+    PUBLIC = np.random.default_rng(4).normal(size=(60, 20)) / np.arange(1, 21)
+
+    @pytest.mark.parametrize("ranks", [[3], [2, 5], [4, 16]])
+    def test_is_in_proportion_to_mean_lengths(self, ranks):
+        spaces = public_subspaces(self.PUBLIC[::2], ranks, provenance="public")
+        held = self.PUBLIC[1::2]
+        found = spaces.split_norm(2.0, held, least=0.0)
+        # By the singular value decomposition, without the code under test.
+        axes = np.linalg.svd(spaces.basis)[0] if sum(ranks) < 20 else spaces.basis
+        axes = np.concatenate([spaces.basis, axes[:, spaces.basis.shape[1] :]], axis=1)
+        parts = np.split(held @ axes, np.cumsum(spaces.ranks)[:-1], axis=1)
+        means = np.array([np.linalg.norm(part, axis=1).mean() for part in parts])
+        np.testing.assert_allclose(found, 2.0 * means / np.linalg.norm(means), rtol=1e-9)
+
+    def test_fitted_vectors_seem_to_leave_too_little(self):
+        spaces = public_subspaces(self.PUBLIC[::2], [10], provenance="public")
+        fitted = spaces.split_norm(1.0, self.PUBLIC[::2])
+        held = spaces.split_norm(1.0, self.PUBLIC[1::2])
+        assert fitted[-1] < held[-1]
+
+    def test_no_block_is_left_without_a_bound(self):
+        spaces = public_subspaces(np.eye(6)[:2] * [3, 1, 0, 0, 0, 0], [2], provenance="public")
+        inside, outside = spaces.split_norm(1.0, np.eye(6)[:1], least=0.1)
+        assert outside == pytest.approx(0.1 * inside)
+        assert np.hypot(inside, outside) == pytest.approx(1.0)
+
+    @pytest.mark.parametrize(
+        ("vectors", "message"),
+        [(np.zeros((3, 20)), "all zero"), (np.ones((3, 19)), "the 20 coordinates")],
+    )
+    def test_refuses_vectors_that_say_nothing(self, vectors, message):
+        spaces = public_subspaces(self.PUBLIC, [3], provenance="public")
+        with pytest.raises(ValueError, match=message):
+            spaces.split_norm(1.0, vectors)

@@ -185,7 +185,8 @@ def test_bounds_from_public_gradients():
     net = model()
     rows = public_rows(net)
     clipping = HybridClip.from_public(rows, RANKS, 0.5, provenance="public")
-    parts = clipping.subspaces.blocks(clipping.bounds).parts(rows.astype(np.float64))
+    held = rows[1::2].astype(np.float64)  # the others found the subspaces
+    parts = clipping.subspaces.blocks(clipping.bounds).parts(held)
     means = np.array([np.linalg.norm(part, axis=1).mean() for part in parts])
     np.testing.assert_allclose(clipping.bounds, 0.5 * means / np.linalg.norm(means), rtol=1e-3)
 
@@ -292,3 +293,10 @@ def test_refuses_what_does_not_fit():
     apart = HybridClip(good, [1e-9, 1.0, 1.0], importance=[1e20, 1.0, 1.0])
     with pytest.raises(UnsoundConfiguration, match="too far apart"):
         apart.noise(["a"], [12], 1.0)
+
+
+@pytest.mark.parametrize("count", [1, 15])
+def test_too_few_public_gradients_are_refused(count):
+    rows = np.random.default_rng(0).normal(size=(count, 40))
+    with pytest.raises(ValueError, match="give at least 18 public examples"):
+        HybridClip.from_public(rows, [9], 1.0, provenance="public")

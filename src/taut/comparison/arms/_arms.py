@@ -157,7 +157,8 @@ class Hybrid(Arm):
     def plan(self, settings: Settings, sizes: Mapping[str, int], public: Rows | None) -> Plan:
         if public is None:
             raise ArmSkipped("needs public examples, and none were given")
-        rank = min(self.rank, _directions(public) // 2)
+        # Every other public gradient finds directions, and all of these must have some.
+        rank = min(self.rank, _directions(public) // 2, _directions(public[::2]))
         if rank < 1:
             raise ArmSkipped("public gradients span less than two dimensions")
         clipping = HybridClip.from_public(public, [rank], settings.norm, provenance="public")

@@ -13,11 +13,13 @@ from taut.noise._optimal.gaussian import optimal_gaussian
 from taut.noise._sets.balls import L2Ball
 from taut.noise._sets.blocks import Blocks
 from taut.noise._sets.projections import row_norms
+from taut.noise.geometry._norm_split import split_norm
 from taut.noise.geometry._subspaces import Subspaces, random_rotation
 
 __all__ = ["BlockSuggestion", "suggest_blocks"]
 
 ALLOCATIONS = ("mean", "quantile")
+_LEAST = 1e-6  # of the clip: a block that was never reached needs a radius, and noise in float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,13 +147,12 @@ def suggest_blocks(
 
 
 def _radii(means: Vector, lengths: list[Vector], clip: float, level: float | None) -> Vector:
-    """Return a radius per block; one that was never reached gets a millionth of the clip."""
-    if level is None:
-        whole = float(np.linalg.norm(means))
-        radii = clip * means / whole if whole > 0 else np.full(means.size, clip)
-    else:
+    """Return a radius per block, in none of them less than a small share."""
+    if level is not None:
         radii = np.array([np.quantile(length, level) for length in lengths])
-    return np.maximum(radii, 1e-6 * clip)
+        least: Vector = np.maximum(radii, _LEAST * clip)
+        return least
+    return split_norm(clip, means, _LEAST) if means.any() else np.full(means.size, clip)
 
 
 def _entry_bounds(parts: list[Matrix], level: float, seed: int) -> Vector:

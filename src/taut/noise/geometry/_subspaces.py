@@ -15,6 +15,7 @@ from taut._base import validate
 from taut._base.arrays import Matrix, Vector, orthonormal
 from taut._base.public_vectors import Provenance, Rows, as_provenance, public_rows
 from taut.noise._sets.blocks import Blocks
+from taut.noise.geometry._norm_split import mean_lengths, split_norm
 
 __all__ = ["Subspaces", "public_subspaces"]
 
@@ -75,6 +76,39 @@ class Subspaces:
             "singular_values": [float(value) for value in self.singular_values],
             "provenance": str(self.provenance),
         }
+
+    def split_norm(self, norm: float, vectors: ArrayLike, *, least: float = 0.05) -> list[float]:
+        """Return a bound for every block: a norm, split as the mean lengths of public vectors are.
+
+        Args:
+            norm: the root of the sum of all squared bounds.
+            vectors: public ones, as those that the subspaces were made of, and none of those: in
+                directions that were fitted to the vectors themselves, nothing would seem to be
+                left over.
+            least: the share of the longest block's length that every block gets at least.
+
+        Raises:
+            ValueError: if the vectors are of another dimension, or all zero.
+
+        Example:
+            >>> import numpy as np
+            >>> from taut.noise.geometry import public_subspaces
+            >>> public = np.random.default_rng(0).normal(size=(200, 50)) / np.arange(1, 51)
+            >>> spaces = public_subspaces(public[::2], [3], provenance="public")
+            >>> [round(bound, 2) for bound in spaces.split_norm(1.0, public[1::2])]
+            [0.91, 0.42]
+        """
+        rows = public_rows(vectors, self.provenance)
+        if rows.shape[1] != self.dimension:
+            raise ValueError(
+                f"vectors must have the {self.dimension} coordinates of the subspaces, got "
+                f"{rows.shape[1]}"
+            )
+        lengths = mean_lengths(rows, self.basis, self.ranks)
+        bounds = split_norm(
+            validate.positive(norm=norm), lengths, validate.probability(least=least)
+        )
+        return [float(bound) for bound in bounds]
 
     def rotated(self, seed: int = 0) -> Subspaces:
         """Return the same subspaces with a random basis in every one, from a seed that is public.

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from taut.training._sampling.masks import Masks
     from taut.training._tensors.subspace_rows import SubspaceRows
 
-__all__ = ["HybridClip"]
+__all__ = ["HybridClip", "check_public_examples"]
 
 _CUT_AT = 3.0  # deviations of the entries of a random direction
+_LEAST = 0.05  # of the longest block's length: below, rounding would ask for larger bounds
 _LEAK_IN, _LEAK_OUT, _ALLOWED = 1e-5, 1e-6, 5e-5  # see _check_resolution
 
 
@@ -133,40 +134,53 @@ class HybridClip(RowClipping):
         provenance: Provenance | str,
         importance: Sequence[float] | None = None,
         spread: float | None = None,
+        iterations: int = 5,
+        seed: int = 0,
     ) -> Self:
         """Return a clipping for the principal subspaces of public gradients.
 
+        Gradients at even places find the subspaces, those at odd places are measured: in
+        directions fitted to the measured gradients themselves, nothing would seem to be left over.
+
         Args:
-            gradients: one per row, see `public_gradients`.
+            gradients: one per row, see `public_gradients`, in an order that says nothing.
             ranks: ranks of the subspaces.
             norm: length of the longest gradient that is left; split in proportion to the mean
-                length of the public gradients in every block.
+                length of the measured gradients in every block, c_j = norm g_j / |g|, with at
+                least a twentieth of the longest block's length in every other.
             provenance: ``"public"`` or ``"released"``.
-            importance: weights of the blocks, as above.
+            importance: weights of noise in the blocks, one each by default.
             spread: bound entries, so that a part of full length reaches over so many coordinates
                 of its block; over a ninth of them in blocks where that is fewer, so that entries
                 of a random direction are hardly cut.
+            iterations: the number of subspace iterations, for gradients that are many: more than
+                directions times twice the iterations. Fewer are solved for all at once.
+            seed: the seed of the start of the iteration. It is no secret.
+
+        Raises:
+            ValueError: if gradients are too few: those at even places must be at least as many as
+                the directions they are to find.
         """
-        whole = validate.positive(norm=norm)
         rows = np.asarray(gradients)
-        spaces = public_subspaces(rows, ranks, provenance=provenance)
-        coefficients = rows @ spaces.basis.astype(rows.dtype, copy=False)
-        ends = np.cumsum(spaces.ranks)[:-1]
-        squares = [np.square(part).sum(1) for part in np.split(coefficients, ends, axis=1)]
-        if spaces.basis.shape[1] < spaces.dimension:
-            rest = np.square(rows).sum(1) - np.square(coefficients).sum(1)
-            squares[-1] = np.maximum(rest, 0.0)
-        lengths = np.array([np.sqrt(part).mean() for part in squares])
-        # A block where public gradients are nothing still needs a bound.
-        lengths = np.maximum(lengths, 1e-2 * lengths.max())
-        bounds = whole * lengths / np.linalg.norm(lengths)
+        check_public_examples(len(rows), ranks)
+        finding, measured = rows[::2], rows[1::2]
+        # Products of all pairs of gradients take fewer operations than the iteration.
+        is_few = len(finding) <= 2 * iterations * sum(ranks)
+        spaces = public_subspaces(
+            finding,
+            ranks,
+            provenance=provenance,
+            iterations=iterations,
+            seed=seed,
+            method="gram" if is_few else "iteration",
+        )
+        bounds = spaces.split_norm(norm, measured, least=_LEAST)
         entries = None
         if spread is not None:
             most = validate.positive(spread=spread)
             filled = [max(min(most, rank / _CUT_AT**2), 1.0) for rank in spaces.ranks]
-            entries = [float(c / math.sqrt(n)) for c, n in zip(bounds, filled, strict=True)]
-        radii = [float(bound) for bound in bounds]
-        return cls(spaces, radii, importance=importance, entry_bounds=entries)
+            entries = [c / math.sqrt(n) for c, n in zip(bounds, filled, strict=True)]
+        return cls(spaces, bounds, importance=importance, entry_bounds=entries)
 
     def saved(self, path: str | os.PathLike[str]) -> Self:
         """Write the subspaces to a file; return a clipping whose JSON refers to it.
@@ -311,6 +325,21 @@ class HybridClip(RowClipping):
             "subspaces": self._file or to_json(self.subspaces),
             "sha256": self.digest,
         }
+
+
+def check_public_examples(count: int, ranks: Sequence[int]) -> None:
+    """Refuse too few public examples: every other one finds directions.
+
+    Raises:
+        ValueError: with how many there would have to be.
+    """
+    finding, wanted = (count + 1) // 2, sum(ranks)
+    if finding < wanted or count < 2:
+        raise ValueError(
+            f"ranks={tuple(ranks)} sum to {wanted} directions, and {finding} of {count} public "
+            "examples find them (the others measure lengths): lower the ranks to a sum of at "
+            f"most {finding}, or give at least {2 * wanted} public examples"
+        )
 
 
 def _as_subspaces(given: Any) -> Subspaces:

@@ -7,24 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from taut._base import validate
-from taut._base.arrays import Vector
-from taut._base.public_vectors import Rows, portions
+from taut._base.public_vectors import Rows
 from taut.errors import UnsoundConfiguration
 from taut.noise import L2Ball
-from taut.noise.clipping import row_norms
-from taut.noise.geometry import Provenance, Subspaces, public_subspaces
+from taut.noise.geometry import Provenance
 from taut.training._clipping.clipping import RowClipping
-from taut.training._clipping.hybrid import HybridClip
+from taut.training._clipping.hybrid import HybridClip, check_public_examples
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = ["RefreshedClipping", "RefreshedHybridClip"]
-
-_LEAST = 0.05  # of the longest block's length: below, rounding would ask for larger bounds
 
 
 class RefreshedClipping(RowClipping):
@@ -136,13 +130,7 @@ class RefreshedHybridClip(RefreshedClipping):
         return L2Ball(sum(sizes), self.norm)
 
     def check_examples(self, count: int) -> None:
-        finding, wanted = (count + 1) // 2, sum(self.ranks)
-        if finding < wanted or count < 2:
-            raise ValueError(
-                f"ranks={self.ranks} sum to {wanted} directions, and {finding} of {count} public "
-                "examples find them (the others measure lengths): lower the ranks to a sum of at "
-                f"most {finding}, or give at least {2 * wanted} public examples"
-            )
+        check_public_examples(count, self.ranks)
 
     def refreshed(self, gradients: Rows, names: Sequence[str], sizes: Sequence[int]) -> HybridClip:
         self.check_examples(len(gradients))
@@ -152,46 +140,12 @@ class RefreshedHybridClip(RefreshedClipping):
                 f"ranks={self.ranks} must sum to less than the model's {dimension} trainable "
                 "numbers"
             )
-        finding = gradients[::2]
-        spaces = public_subspaces(
-            finding,
+        return HybridClip.from_public(
+            gradients,
             self.ranks,
+            self.norm,
             provenance=Provenance.PUBLIC,
+            importance=self.importance,
             iterations=self.iterations,
             seed=self.seed,
-            method="gram" if is_few(len(finding), self.ranks, self.iterations) else "iteration",
         )
-        bounds = split_norm(self.norm, mean_lengths(gradients[1::2], spaces))
-        return HybridClip(spaces, bounds, importance=self.importance)
-
-
-def mean_lengths(rows: Rows, spaces: Subspaces) -> Vector:
-    """Return the mean l2 length of the rows in every block, that of the complement last."""
-    ends = np.cumsum(spaces.ranks)[:-1]
-    found = []
-    for some in portions(rows):
-        inside = some @ spaces.basis
-        parts = [row_norms(part, 2.0) for part in np.split(inside, ends[:-1], axis=1)]
-        whole, kept = row_norms(some, 2.0), row_norms(inside, 2.0)
-        rest = np.maximum(whole - kept, 0.0) * (whole + kept)
-        found.append(np.stack([*parts, np.sqrt(rest)]))
-    lengths: Vector = np.concatenate(found, axis=1).mean(axis=1)
-    return lengths
-
-
-def is_few(count: int, ranks: Sequence[int], iterations: int) -> bool:
-    """Whether products of all pairs of vectors take fewer operations than the iteration."""
-    return count <= 2 * iterations * sum(ranks)
-
-
-def split_norm(norm: float, lengths: Vector) -> list[float]:
-    """Return bounds in proportion to lengths, with the squares summing to that of the norm.
-
-    Raises:
-        ValueError: if all lengths are zero.
-    """
-    longest = float(lengths.max())
-    if not longest > 0:
-        raise ValueError("public gradients are all zero: they say nothing about lengths")
-    parts = np.maximum(lengths, _LEAST * longest)
-    return [float(bound) for bound in norm * parts / np.linalg.norm(parts)]
