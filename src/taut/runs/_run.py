@@ -29,7 +29,15 @@ from taut.runs._run_directory import (
     plan_in,
 )
 from taut.runs._sections import TrainingSection
-from taut.training import Callback, CSVLog, Evaluation, Plan, PrivateTrainer, TrainingResult
+from taut.training import (
+    Callback,
+    CSVLog,
+    Evaluation,
+    Plan,
+    PrivateTrainer,
+    RunDirectory,
+    TrainingResult,
+)
 
 __all__ = ["PreparedRun", "RunOutcome", "prepare", "resume", "train"]
 
@@ -148,9 +156,9 @@ def train(
         (5, True, 5)
     """
     directory = config.directory
-    check_new(directory)
+    check_new(RunDirectory(directory))
     prepared = _prepared(config, None, allow_code)
-    with begun(directory, config.moved(directory).to_toml()):
+    with begun(RunDirectory(directory), config.moved(directory).to_toml()):
         trainer = _trainer(prepared, directory, callbacks, progress=progress)
         result = _fitted(trainer, prepared)
     return _outcome(trainer, prepared, result)
@@ -181,24 +189,22 @@ def resume(
         RunInUse: if another process trains there.
         UnsoundConfiguration: if the ledger was lost.
     """
-    place = Path(directory)
-    if not (place / "config.toml").exists():
+    place = RunDirectory(directory)
+    if not place.config.exists():
         raise ValueError(
-            f"no run was begun in {os.fspath(place)!r}: it has no config.toml; begin one with "
+            f"no run was begun in {str(place.path)!r}: it has no config.toml; begin one with "
             "taut train CONFIG.toml"
         )
     check_files(place)
-    config = RunConfig.from_toml(place / "config.toml")
-    if config.directory.resolve() != place.resolve():
-        raise ValueError(
-            f"{place / 'config.toml'} is for a run in {config.directory}; go on with that"
-        )
+    config = RunConfig.from_toml(place.config)
+    if config.directory.resolve() != place.path.resolve():
+        raise ValueError(f"{place.config} is for a run in {config.directory}; go on with that")
     check_trained_weights(place)
-    plan = plan_in(place / "plan.json")
+    plan = plan_in(place)
     if plan is not None:
         config.plan.check(plan)
     prepared = _prepared(config, plan, allow_code)
-    trainer = _trainer(prepared, place, callbacks, progress=progress)
+    trainer = _trainer(prepared, place.path, callbacks, progress=progress)
     return _outcome(trainer, prepared, _fitted(trainer, prepared))
 
 
@@ -233,7 +239,7 @@ def _trainer(
     training, seed = config.training, config.training.seed
     logs = []
     if run_dir is not None:
-        logs = [CSVLog(run_dir / "metrics.csv", every=max(plan.steps // _ROWS, 1))]
+        logs = [CSVLog(RunDirectory(run_dir).metrics, every=max(plan.steps // _ROWS, 1))]
     return PrivateTrainer(
         prepared.model,
         _LOSSES[training.loss](),
@@ -257,7 +263,7 @@ def _outcome(trainer: PrivateTrainer, prepared: PreparedRun, result: TrainingRes
     """Save the weights, and say how good they are."""
     directory, held_out = prepared.config.directory, prepared.held_out
     with nullcontext(prepared.model) if trainer.average is None else trainer.averaged() as model:
-        _save(directory / "model.pt", model)
+        _save(RunDirectory(directory).model, model)
     return RunOutcome(
         result=result,
         evaluation=None if held_out is None else trainer.evaluate(held_out),

@@ -9,16 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from taut._base.files import lock
-from taut.training import Plan
+from taut.training import Plan, RunDirectory
 
 __all__ = ["begun", "check_files", "check_new", "check_trained_weights", "plan_in"]
 
-_BEGUN = ("config.toml", "plan.json", "ledger.jsonl", "checkpoint.pt")
-_WRITTEN = (*_BEGUN, "metrics.csv", "model.pt", "result.json")
-
 
 @contextmanager
-def begun(directory: Path, config: str) -> Iterator[None]:
+def begun(directory: RunDirectory, config: str) -> Iterator[None]:
     """Make the directory of a new run, and remove it again if the first step was never taken.
 
     Args:
@@ -32,9 +29,10 @@ def begun(directory: Path, config: str) -> Iterator[None]:
         ValueError: if the directory already holds a run.
     """
     check_new(directory)
-    missing = [place for place in (directory, *directory.parents) if not place.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
-    _write_once(directory / "config.toml", config)
+    path = directory.path
+    missing = [place for place in (path, *path.parents) if not place.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    _write_once(directory, config)
     try:
         yield
     except BaseException:
@@ -42,19 +40,19 @@ def begun(directory: Path, config: str) -> Iterator[None]:
         raise
 
 
-def _remove_unused(directory: Path, made: list[Path]) -> None:
+def _remove_unused(directory: RunDirectory, made: list[Path]) -> None:
     """Remove the files of a run without a step, and the directories that were made for it."""
-    ledger = directory / "ledger.jsonl"
+    ledger = directory.ledger
     if not ledger.exists():
-        (directory / "config.toml").unlink(missing_ok=True)
+        directory.config.unlink(missing_ok=True)
     else:
         file = os.open(ledger, os.O_RDWR)
         try:
             # The only line of a ledger without steps is the one that names its plan.
             if not lock(file) or any(ledger.read_bytes().split(b"\n")[1:]):
                 return
-            for name in ("config.toml", "plan.json", "ledger.jsonl"):
-                (directory / name).unlink(missing_ok=True)
+            for file_of_run in (directory.config, directory.plan, ledger):
+                file_of_run.unlink(missing_ok=True)
         finally:
             os.close(file)
     for place in made:
@@ -64,57 +62,58 @@ def _remove_unused(directory: Path, made: list[Path]) -> None:
             return
 
 
-def check_new(directory: Path) -> None:
+def check_new(directory: RunDirectory) -> None:
     """Refuse a directory that holds a run."""
-    for name in _BEGUN:
-        if (directory / name).exists():
+    for path in directory.begun:
+        if path.exists():
             raise ValueError(
-                f"{directory} already holds a run ({name}); go on with taut resume {directory}, or "
-                "choose another [run] directory"
+                f"{directory.path} already holds a run ({path.name}); go on with taut resume "
+                f"{directory.path}, or choose another [run] directory"
             )
 
 
-def check_files(directory: Path) -> None:
+def check_files(directory: RunDirectory) -> None:
     """Refuse a directory whose files are not its own: it may come from somebody else.
 
     A link could make a run write to any file of whoever goes on with it, and reading a pipe may
     never end.
     """
-    for name in _WRITTEN:
-        for path in (directory / name, directory / f"{name}.part"):
+    for whole in directory.written:
+        for path in (whole, whole.with_name(f"{whole.name}.part")):
             if path.is_symlink() or (path.exists() and not path.is_file()):
                 raise ValueError(
                     f"{path} is a link, or no regular file; put the file itself in its place"
                 )
 
 
-def check_trained_weights(place: Path) -> None:
+def check_trained_weights(directory: RunDirectory) -> None:
     """Refuse to replace what was trained by weights that saw nothing."""
-    is_there = {name: (place / name).exists() for name in ("model.pt", "checkpoint.pt")}
-    if (place / "ledger.jsonl").exists() and is_there["model.pt"] > is_there["checkpoint.pt"]:
+    has_weights = directory.model.exists() and not directory.checkpoint.exists()
+    if directory.ledger.exists() and has_weights:
         raise ValueError(
-            f"{place} has lost its checkpoint.pt; going on would replace model.pt, which holds "
-            "what was trained; restore the checkpoint, or keep model.pt elsewhere"
+            f"{directory.path} has lost its checkpoint.pt; going on would replace model.pt, which "
+            "holds what was trained; restore the checkpoint, or keep model.pt elsewhere"
         )
 
 
-def plan_in(path: Path) -> Plan | None:
+def plan_in(directory: RunDirectory) -> Plan | None:
     """Return the plan of a run, None if it was killed before it had one."""
-    if not path.exists():
+    if not directory.plan.exists():
         return None
     try:
-        return Plan.from_json(path.read_text(encoding="utf-8"))
+        return directory.read_plan()
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged; restore it from a copy: {error}") from None
+        raise ValueError(f"{directory.plan} is damaged; restore it from a copy: {error}") from None
 
 
-def _write_once(path: Path, text: str) -> None:
-    """Write a file whole, unless another process was faster."""
+def _write_once(directory: RunDirectory, text: str) -> None:
+    """Write the configuration whole, unless another process was faster."""
+    path = directory.config
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     temporary.write_text(text, encoding="utf-8")
     try:
         os.link(temporary, path)
     except FileExistsError:
-        check_new(path.parent)
+        check_new(directory)
     finally:
         temporary.unlink()

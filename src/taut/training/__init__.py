@@ -18,6 +18,7 @@ from taut.training._clipping.refreshed import RefreshedHybridClip
 from taut.training._ledger.history import RunHistory
 from taut.training._ledger.ledger import RunLedger
 from taut.training._ledger.result import TrainingResult
+from taut.training._ledger.run_directory import RunDirectory
 from taut.training._ledger.statement_words import TrainingWords
 from taut.training._plan.mixing import ModelMix
 from taut.training._plan.plan import Plan
@@ -58,6 +59,7 @@ __all__ = [
     "QuantileClip",
     "RefreshedGEPClip",
     "RefreshedHybridClip",
+    "RunDirectory",
     "RunHistory",
     "RunLedger",
     "SharedLedger",

@@ -38,17 +38,18 @@ def report(
     """
     with mistakes_explained():
         from taut.report import privacy_report
+        from taut.training import RunDirectory
 
-        weights = run / "model.pt"
+        files = RunDirectory(run)
         found = privacy_report(
             run,
-            _unit(run) if unit is None else unit,
+            _unit(files.config) if unit is None else unit,
             title="Privacy report" if title is None else title,
             owner=owner,
             dataset=dataset,
-            files=[weights] if weights.exists() else [],
+            files=[files.model] if files.model.exists() else [],
         )
-        directory = run / "report" if output is None else output
+        directory = files.report if output is None else output
         page = found.write(directory)
         if json:
             print_json({**found.to_dict(), "page": str(page)})
@@ -56,8 +57,7 @@ def report(
             print_rows([("statement", found.statement), ("page", str(page))])
 
 
-def _unit(run: Path) -> str:
-    config = run / "config.toml"
+def _unit(config: Path) -> str:
     if not config.exists():
         return "example"
     from taut.runs import RunConfig

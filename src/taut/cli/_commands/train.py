@@ -156,7 +156,9 @@ def _where(step: int, steps: int, counted: int) -> str:
 
 
 def _how_to_go_on(stopped: str, directory: Path, allow_code: str | None) -> str:
-    if not (directory / "config.toml").exists():
+    from taut.training import RunDirectory
+
+    if not RunDirectory(directory).config.exists():
         return "Interrupted before the first step: nothing was trained or spent"
     allowed = "" if allow_code is None else f" --allow-code {allow_code}"
     return f"Interrupted{stopped}; go on with: taut resume {directory}{allowed}"

@@ -8,18 +8,15 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from taut._base import validate
 from taut.accounting import PrivacyLoss, gaussian
 from taut.errors import UnsoundConfiguration
-
-if TYPE_CHECKING:
-    from taut.training import Plan, RunHistory, TrainingResult
+from taut.training import Plan, RunDirectory, RunHistory, TrainingResult
 
 __all__ = ["Evidence", "FileHash", "evidence_of"]
 
-_RUN_FILES = ("plan.json", "ledger.jsonl", "result.json", "checkpoint.pt")
 _BLOCK = 1 << 20
 _LONGEST = 80  # characters of a version or a date; more would be something else
 
@@ -159,13 +156,10 @@ def _of_loss(loss: PrivacyLoss, delta: float | None, description: str | None) ->
 
 
 def _of_run(source: object) -> Evidence:
-    # torch comes with the training room; losses are reported without it.
-    from taut.training import TrainingResult
-
     if isinstance(source, TrainingResult):
         return _of_result(source)
     if isinstance(source, str | os.PathLike):
-        return _of_directory(Path(source))
+        return _of_directory(RunDirectory(source))
     raise validate.WrongType(
         "a report is about a TrainingResult, the directory of a run, or a PrivacyLoss; got "
         f"{type(source).__name__}"
@@ -187,27 +181,22 @@ def _of_result(result: TrainingResult) -> Evidence:
     )
 
 
-def _of_directory(directory: Path) -> Evidence:
-    from taut.training import Plan, RunHistory
-
-    where = os.fspath(directory)
-    if not (directory / "plan.json").exists():
-        raise ValueError(f"no run was begun in {where!r}: it has no plan.json")
-    plan = Plan.from_json((directory / "plan.json").read_text(encoding="utf-8"))
-    ledger, ended = directory / "ledger.jsonl", directory / "result.json"
+def _of_directory(run: RunDirectory) -> Evidence:
+    plan, ledger, ended = run.read_plan(), run.ledger, run.result
     history = RunHistory.read(ledger) if ledger.exists() else None
     result, recorded = _read_result(ended, plan) if ended.exists() else (None, "{}")
     if history is None and result is None:
         raise UnsoundConfiguration(
-            f"the run in {where!r} has neither a ledger nor a result, so that nobody knows what it "
-            "has spent; restore ledger.jsonl from a copy"
+            f"the run in {str(run.path)!r} has neither a ledger nor a result, so that nobody knows "
+            f"what it has spent; restore {ledger.name} from a copy"
         )
     checks = [] if result is None else ["`result.json` states what its own steps cost"]
     if history is not None:
         checks += _check_ledger(history, plan, result)
         if result is not None:
             result = _counted_by(history, result)
-    files = tuple(FileHash.of(directory / n) for n in _RUN_FILES if (directory / n).exists())
+    found_files = (run.plan, ledger, ended, run.checkpoint)
+    files = tuple(FileHash.of(path) for path in found_files if path.exists())
     if result is not None:
         found = _of_result(result)
         if history is None or history.steps == json.loads(recorded)["counted_steps"]:
@@ -240,8 +229,6 @@ def _day(recorded: object) -> str | None:
 
 def _read_result(path: Path, plan: Plan) -> tuple[TrainingResult, str]:
     """Return the result of a run and its file, unless its numbers or its plan are not its own."""
-    from taut.training import TrainingResult
-
     text = path.read_text(encoding="utf-8")
     result = TrainingResult.from_json(text)
     stated = _stated_epsilon(json.loads(text))

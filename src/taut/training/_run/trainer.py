@@ -28,6 +28,7 @@ from taut.training._gradients.tape import Backend
 from taut.training._ledger.ledger import RunLedger
 from taut.training._ledger.record import RunRecord
 from taut.training._ledger.result import TrainingResult
+from taut.training._ledger.run_directory import RunDirectory
 from taut.training._noise.generators import split
 from taut.training._plan.plan import Plan
 from taut.training._run.evaluation import Evaluation, evaluate
@@ -219,7 +220,7 @@ class PrivateTrainer:
             loss_fn: loss function, as before.
             arguments: arguments, as before; optimizer and scheduler must be of the same kind.
         """
-        return cls(model, loss_fn, RunFiles.plan_of(run_dir), run_dir=run_dir, **arguments)
+        return cls(model, loss_fn, RunDirectory(run_dir).read_plan(), run_dir=run_dir, **arguments)
 
     def fit(self, dataset: Any, *, resume: Literal["auto", "never"] = "auto") -> TrainingResult:
         """Train until the steps of the plan are taken, or its budget is spent.
@@ -324,7 +325,7 @@ class PrivateTrainer:
         if private:
             if directory is None:
                 raise ValueError("log_private_metrics=True needs a run_dir to write to")
-            yield CSVLog(directory / "private.csv", private=True)
+            yield CSVLog(RunDirectory(directory).private_losses, private=True)
 
     def _prepare(self, dataset: Any) -> None:
         """Find out about the loss function, from what the model says about a few examples."""

@@ -12,6 +12,7 @@ from taut.errors import UnsoundConfiguration
 from taut.training._ledger.ledger import RunLedger
 from taut.training._ledger.record import RunRecord
 from taut.training._ledger.result import TrainingResult
+from taut.training._ledger.run_directory import RunDirectory
 from taut.training._plan.plan import Plan
 from taut.training._run.files.checkpoint import Checkpoints
 from taut.training._run.files.shared_ledger import SharedLedger
@@ -43,58 +44,49 @@ class RunFiles:
         processes: Processes,
     ) -> None:
         self._processes = processes
-        self.directory = None if directory is None else Path(directory)
+        self._at = None if directory is None else RunDirectory(directory)
         self._plan = plan
         self._memory: RunLedger | None = None
         self._checkpoints: Checkpoints | None = None
-        if self.directory is not None:
-            self._checkpoints = Checkpoints(
-                self.directory / "checkpoint.pt", every=every, seconds=seconds
-            )
+        if self._at is not None:
+            self._checkpoints = Checkpoints(self._at.checkpoint, every=every, seconds=seconds)
 
-    @staticmethod
-    def plan_of(directory: str | os.PathLike[str]) -> Plan:
-        """Return the plan of the run in a directory."""
-        path = Path(directory) / "plan.json"
-        if not path.exists():
-            raise ValueError(f"no run was begun in {os.fspath(directory)!r}: it has no plan.json")
-        return Plan.from_json(path.read_text(encoding="utf-8"))
+    @property
+    def directory(self) -> Path | None:
+        """Where the files are, None if all is kept in memory."""
+        return None if self._at is None else self._at.path
 
     def ledger(self) -> RunLedger:
         """Return the ledger, opened by nobody else."""
-        if self.directory is None:
+        if self._at is None:
             if self._memory is None:
                 self._memory = SharedLedger(None, self._plan, enforce=True)
             return self._memory
-        self._processes.agreed(self._check_plan)
-        ledger = SharedLedger(self.directory / "ledger.jsonl", self._plan, enforce=True)
-        self._processes.agreed(self._write_plan)
+        at = self._at
+        self._processes.agreed(lambda: self._check_plan(at))
+        ledger = SharedLedger(at.ledger, self._plan, enforce=True)
+        self._processes.agreed(lambda: self._write_plan(at))
         return ledger
 
-    def _check_plan(self) -> None:
-        assert self.directory is not None
-        self.directory.mkdir(parents=True, exist_ok=True)
-        path = self.directory / "plan.json"
-        if path.exists() and self.plan_of(self.directory) != self._plan:
+    def _check_plan(self, at: RunDirectory) -> None:
+        at.path.mkdir(parents=True, exist_ok=True)
+        if at.plan.exists() and at.read_plan() != self._plan:
             raise UnsoundConfiguration(
-                f"the run in {os.fspath(self.directory)!r} has another plan: it would not be "
-                "trained as its promise says. Go on with PrivateTrainer.resume(run_dir, ...), or "
-                "use another directory"
+                f"the run in {str(at.path)!r} has another plan: it would not be trained as its "
+                "promise says. Go on with PrivateTrainer.resume(run_dir, ...), or use another "
+                "directory"
             )
-        ledger, checkpoint = self.directory / "ledger.jsonl", self.directory / "checkpoint.pt"
-        is_lost = not ledger.exists() or not ledger.stat().st_size
-        if path.exists() and is_lost and not checkpoint.exists():
+        is_lost = not at.ledger.exists() or not at.ledger.stat().st_size
+        if at.plan.exists() and is_lost and not at.checkpoint.exists():
             raise UnsoundConfiguration(
-                f"a run was begun in {os.fspath(self.directory)!r} and its ledger was lost, so "
-                "that nobody knows what it has spent; restore ledger.jsonl from a copy, or use "
-                "another directory and add the loss of the lost run"
+                f"a run was begun in {str(at.path)!r} and its ledger was lost, so that nobody "
+                f"knows what it has spent; restore {at.ledger.name} from a copy, or use another "
+                "directory and add the loss of the lost run"
             )
 
-    def _write_plan(self) -> None:
-        assert self.directory is not None
-        path = self.directory / "plan.json"
-        if not path.exists():
-            write_atomically(path, self._plan.to_json())
+    def _write_plan(self, at: RunDirectory) -> None:
+        if not at.plan.exists():
+            write_atomically(at.plan, self._plan.to_json())
 
     def close(self, ledger: RunLedger, *, interrupted_after: int | None) -> None:
         """Let go of the ledger; one in memory is kept for the next time.
@@ -121,16 +113,15 @@ class RunFiles:
 
     def finished(self, result: TrainingResult) -> RunRecord | None:
         """Return when and with what a run ended, if its result was written down before."""
-        path = None if self.directory is None else self.directory / "result.json"
-        if path is None or not path.exists():
+        if self._at is None or not self._at.result.exists():
             return None
         try:
-            stated = TrainingResult.from_json(path.read_text(encoding="utf-8"))
+            stated = TrainingResult.from_json(self._at.result.read_text(encoding="utf-8"))
         except (ValueError, UnsoundConfiguration):  # it is written anew
             return None
         return stated.record if stated == result else None
 
     def save_result(self, result: TrainingResult) -> None:
         """Write down what the run promises."""
-        if self.directory is not None and self._processes.is_first:
-            write_atomically(self.directory / "result.json", result.to_json())
+        if self._at is not None and self._processes.is_first:
+            write_atomically(self._at.result, result.to_json())
