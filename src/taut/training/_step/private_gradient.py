@@ -297,11 +297,24 @@ class PrivateGradient:
         return MeanOverCopies(loss_fn, self._copies)
 
     def _write_out(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
-        losses = []
+        due = self.schedule.due(batch_size(inputs))
+        draws = Draws(self.model) if due else None
+        losses, sketches = [], []
         for records, values in self._materialised.records(inputs, targets, loss_fn):
+            if due:
+                sketches.append(Sketch.of(records, self._parameters))
             self._sum.add(records, len(values))
             losses.append(values)
+        if draws is not None:
+            # One example is seen at a time; what a model keeps in attributes is still there later.
+            self._sketch = Sketch.joined(sketches)
+            run = partial(self._run_apart, loss_fn)
+            self.test_isolation(run, inputs, targets, draws, whole=due == "whole")
         return torch.cat(losses)
+
+    def _run_apart(self, loss_fn: LossFunction, inputs: Any, targets: Any) -> Sketch:
+        parts = self._materialised.records(inputs, targets, loss_fn)
+        return Sketch.joined([Sketch.of(records, self._parameters) for records, _ in parts])
 
     def accumulate(self, losses: Callable[[], Tensor]) -> Tensor:
         """Run a forward pass that returns one loss per example, and absorb its gradients.

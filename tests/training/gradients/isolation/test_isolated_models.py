@@ -256,10 +256,16 @@ def test_precision_hides_no_mixing_and_is_no_reason_to_refuse(kind):
 
 
 def test_written_out_gradients_are_apart_by_construction():
-    options = {"backend": "materialised"}
+    options = {"backend": "materialised", "self_check": False}
     for name in ("statistic of large batches", "temperature", "softmax over the batch"):
         distance = moved(lambda name=name: Net(*MIXED[name]), **options)
         assert distance <= NORM * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("name", ["running mean", "count of calls"])
+def test_what_a_model_keeps_is_found_where_examples_are_computed_in_turn(name):
+    with pytest.raises(UnsoundConfiguration):
+        released(lambda: Net(*MIXED[name]), neighbours(1.0)[0], backend="materialised")
 
 
 # --- later batches -------------------------------------------------------------------------------

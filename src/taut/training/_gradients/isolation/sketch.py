@@ -7,7 +7,7 @@ square of such a number has the squared norm of the gradient as its mean, whatev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -49,6 +49,11 @@ class Sketch:
             if parameter in records:
                 found[parameter] = _projected(records[parameter], *_vectors(i, parameter)) * scale
         return cls(found)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Sketch]) -> Sketch:
+        """Return the sketch of a batch from those of its parts, in order."""
+        return cls({p: torch.cat([part.values[p] for part in parts]) for p in parts[0].values})
 
     def differing(self, other: Sketch, mine: Tensor, theirs: Tensor) -> Tensor | None:
         """Return the parameter at which bits of some examples differ, None if there is none.
