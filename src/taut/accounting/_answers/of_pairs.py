@@ -258,10 +258,11 @@ class DeltaOfPairs:
         cumulants = Cumulants(part.terms, tail)
         saddle = cumulants.at_epsilon(self._epsilon)
         curve: Curve = partial(chernoff_bounds, cumulants, part.mass_inf)
-        engine = Engine.CHERNOFF
+        engine, narrowest = Engine.CHERNOFF, math.inf
         for tried, found in self._candidates(cumulants, saddle, tail, tolerance):
-            engine, curve = tried, found
-            bounds = curve(self._epsilon)
+            bounds = found(self._epsilon)
+            if bounds.gap < narrowest:
+                engine, curve, narrowest = tried, found, bounds.gap
             if bounds.gap <= tolerance * bounds.upper:
                 break
         return partial(_with_chernoff, curve, cumulants, part.mass_inf), engine
@@ -275,18 +276,26 @@ class DeltaOfPairs:
         contour = _contour(part, saddle, cumulants) if tight and part.suits_contour else None
         if contour is not None:
             yield Engine.CONTOUR, contour.delta
-        sharp = tolerance <= _SHARP
-        if tight and (sharp or len(part.terms) <= _FEW_TERMS):
-            try:
-                lattice = LatticeEngine(part.terms, cumulants, saddle, tail, quick=not sharp)
-                yield Engine.LATTICE, partial(_lattice_bounds, *lattice.curve(tolerance))
-            except BeyondLattice:
-                pass
+        few = tight and len(part.terms) <= _FEW_TERMS
+        if few:
+            yield from self._lattice(cumulants, saddle, tail, tolerance, quick=True)
         try:
             order = ConvexOrder(part, tail).curve(self._epsilon, tolerance)
             yield Engine.ORDER, partial(_order_bounds, order)
         except BeyondLattice:
             pass
+        if few:
+            yield from self._lattice(cumulants, saddle, tail, tolerance, quick=False)
+
+    def _lattice(
+        self, cumulants: Cumulants, saddle: Saddle, tail: float, tolerance: float, *, quick: bool
+    ) -> Iterator[tuple[Engine, Curve]]:
+        """Yield the bounds of a lattice, if it fits."""
+        lattice = LatticeEngine(self.part.terms, cumulants, saddle, tail, quick=quick)
+        try:
+            yield Engine.LATTICE, partial(_lattice_bounds, *lattice.curve(tolerance))
+        except BeyondLattice:
+            return
 
 
 def _limit_bounds(part: HalfSum, at: float) -> Bounds:
