@@ -43,13 +43,13 @@ _MOST_NODES = (
 )
 _MOST_REFINEMENTS = 4  # one is usual; each quadruples N at most
 _LOST_SHARE = 0.05  # of the tolerance times delta: what all cut tails may add
-_LEAST_SHARE = 1e-40  # by which less is cut where delta is lost in what was cut
-_LEAST_TAIL = 1e-280  # smaller tails are near the end of the floats
+_CUT_SHRINKAGE = 1e-40  # by which less is cut where delta is lost in what was cut
+_FAINTEST_TAIL = 1e-280  # smaller tails are near the end of the floats
 _STALLED = 0.9  # of the gap before: what is left is rounding, which more nodes do not mend
-_ROUGH_TOLERANCE = 0.01  # halves that differ by more are told apart; closer ones are asked sharply
+_FIRST_LOOK = 0.01  # halves that differ by more are told apart; closer ones are asked sharply
 # Of the largest loss: deviations below are not resolved. Nodes have 53 bits: 39 between the two,
 # and 13 for the N nodes of a level.
-_NARROWEST = 2.0**-39
+_NARROWEST_SHARE = 2.0**-39
 _LEAST_WIDTH = 1e-290  # of a loss, and of a mass that is divided by
 _LABEL_ERROR = 8 * RELATIVE_ERROR  # 64 units: one for every squaring, up to 2^60 copies
 
@@ -132,7 +132,7 @@ class ConvexOrder:
     def stays_below(self, delta: float, epsilon: float) -> bool:
         """Return whether a rough look proves that epsilon(delta) is at most ``epsilon``."""
         try:
-            upper = self._side(SpreadLosses(), _half(_ROUGH_TOLERANCE))
+            upper = self._side(SpreadLosses(), _half(_FIRST_LOOK))
         except BeyondLattice:
             return False
         return self._seen(upper, upper).delta_upper(epsilon) <= delta
@@ -151,14 +151,14 @@ class ConvexOrder:
     def _cut_less(self, epsilon: float, tolerance: float) -> None:
         """Lower the mass that is cut until it is a small share of delta at ``epsilon``."""
         for _ in range(_MOST_REFINEMENTS):
-            upper = self._side(SpreadLosses(), _half(_ROUGH_TOLERANCE))
+            upper = self._side(SpreadLosses(), _half(_FIRST_LOOK))
             delta = self._seen(upper, upper).delta_upper(epsilon)
-            wanted = _LOST_SHARE * min(tolerance, _ROUGH_TOLERANCE) * delta
-            if upper.lost <= wanted or self._tail <= _LEAST_TAIL:
+            wanted = _LOST_SHARE * min(tolerance, _FIRST_LOOK) * delta
+            if upper.lost <= wanted or self._tail <= _FAINTEST_TAIL:
                 return
             # What is left of delta may be nothing but what was lost: then much less must be cut.
-            share = wanted / upper.lost if upper.lost < 0.5 * delta else _LEAST_SHARE
-            self._tail = max(self._tail * share, _LEAST_TAIL)
+            share = wanted / upper.lost if upper.lost < 0.5 * delta else _CUT_SHRINKAGE
+            self._tail = max(self._tail * share, _FAINTEST_TAIL)
 
     def _refine(
         self, tolerance: float, bounds: Callable[[OrderedSum], Bounds]
@@ -253,7 +253,9 @@ def _place(pair: Pair, half: int, tail: float) -> _Placement:
     low, high = float(reach[0]) - 2 * slack, float(reach[-1]) + 2 * slack
     widest = max(high - mean, mean - low)
     deviation = max(
-        float(weights @ np.abs(losses - mean)), _NARROWEST * max(widest, abs(mean)), _LEAST_WIDTH
+        float(weights @ np.abs(losses - mean)),
+        _NARROWEST_SHARE * max(widest, abs(mean)),
+        _LEAST_WIDTH,
     )
     bottom = math.frexp(deviation / (BULK_SHARE * half))[1] - 1
     centre = math.ldexp(float(round(math.ldexp(mean, -bottom))), bottom)

@@ -41,10 +41,12 @@ __all__ = [
 
 BULK_SHARE = 0.25
 """Mean absolute deviation of a variable in distances of its lowest level, over N."""
-_ROUNDING = 1.01 * 2.0**-53  # relative, of one operation, with room for products of such errors
+_OPERATION_ERROR = (
+    1.01 * 2.0**-53
+)  # relative, of one operation, with room for products of such errors
 _LEVEL_ROUNDINGS = 10  # of a mass passing a level: its weight, a product, sums, inwards and back
 _SKIPPED_SHARE = 1 / 64  # of what may be cut: products with less mass are not formed at all
-_LEAST_MASS = 1e-290  # smaller masses are dropped, and counted as cut: they have lost digits
+_FAINTEST_MASS = 1e-290  # smaller masses are dropped, and counted as cut: they have lost digits
 _MOST_LEVELS = 400  # from the narrowest bulk to the largest loss: 2^400 is beyond any of them
 
 
@@ -217,13 +219,13 @@ class Dyadic:
         levels = _regrid(sums, scale, half)
         lost = _trim(levels, scale, half, cut)
         # A sum of n products, none negative, is off by n roundings at most, in any order.
-        rounding = (longest + _LEVEL_ROUNDINGS * (len(levels) + count)) * _ROUNDING
+        rounding = (longest + _LEVEL_ROUNDINGS * (len(levels) + count)) * _OPERATION_ERROR
         return Dyadic(
             scale,
             half,
             self.centre + other.centre,
             levels,
-            self.lost + other.lost + (skipped + lost + _LEAST_MASS) * (1 + rounding),
+            self.lost + other.lost + (skipped + lost + _FAINTEST_MASS) * (1 + rounding),
             self.error + other.error + rounding,
         )
 
@@ -373,7 +375,7 @@ def _trim(levels: dict[int, Vector], scale: Scale, half: int, cut: float) -> flo
     bottom = min(levels)
     faint = 0
     for values in levels.values():
-        small = (values[0] < _LEAST_MASS) & (values[0] > 0)
+        small = (values[0] < _FAINTEST_MASS) & (values[0] > 0)
         if small.any():
             faint += int(small.sum())
             values[:, small] = 0.0
@@ -394,4 +396,4 @@ def _trim(levels: dict[int, Vector], scale: Scale, half: int, cut: float) -> flo
             del levels[e]
     if scale.rows == 1:
         levels[bottom][0, half] += below
-    return above + faint * _LEAST_MASS
+    return above + faint * _FAINTEST_MASS

@@ -30,7 +30,7 @@ __all__ = ["Ratios", "ratio_sums"]
 RATIO_TAIL = 1e-60
 """Mass cut from one release, and counted as infinite loss: below any delta in use."""
 _WORST_LABEL = 1e-9  # relative error of a ratio beyond which an outcome is dropped (lower side)
-_LEAST_MASS = 1e-250  # of a cell that is kept for lower bounds; ratios of masses stay floats
+_LEAST_CELL = 1e-250  # of a cell that is kept for lower bounds; ratios of masses stay floats
 
 
 class Ratios(NamedTuple):
@@ -154,7 +154,7 @@ def _merged(pair: Pair, nodes: Vector) -> tuple[Vector, float]:
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.minimum(surplus / mass, np.diff(nodes))
         doubt = (error + off * np.diff(nodes)) / (mass * (1 + nodes[:-1] + mean))
-    kept = (least > _LEAST_MASS) & (doubt < _WORST_LABEL)
+    kept = (least > _LEAST_CELL) & (doubt < _WORST_LABEL)
     result = np.zeros((2, nodes.size))
     result[0, :-1] = np.where(kept, least, 0.0)
     result[1, :-1] = np.where(kept, least * mean, 0.0)
