@@ -363,7 +363,8 @@ def test_result_says_when_with_what_and_whose(configured, folder):
     assert {name: stated[name] for name in names} == names
     assert not any(word in stated["statement"] for word in (*names.values(), stated["finished"]))
     found = verify_statement(stated)
-    assert (found.verdict, found.findings) == ("certified", ())
+    said = "on record, not checked, and no part of the claim: 'title', 'owner', 'dataset'"
+    assert (found.verdict, found.findings) == ("certified", (said,))
     assert outcome.result.record.owner == "Statistics"
 
 
