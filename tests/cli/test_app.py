@@ -37,6 +37,7 @@ COMMANDS = (
     "train",
     "resume",
     "report",
+    "risk",
     "compare",
     "verify",
     "doctor",

@@ -9,6 +9,7 @@ from taut.accounting._adjacency import (
     Half,
 )
 from taut.accounting._answers.explain import Explanation
+from taut.accounting._answers.gaussian_fit import GaussianFit
 from taut.accounting._answers.of_pairs import Engine
 from taut.accounting._budgets.allowance import budget_for, gaussian_mu
 from taut.accounting._budgets.calibrate import Calibration, calibrate
@@ -70,6 +71,7 @@ __all__ = [
     "Engine",
     "EqualComputePlan",
     "Explanation",
+    "GaussianFit",
     "GaussianRun",
     "Half",
     "IndividualFilter",

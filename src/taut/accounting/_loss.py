@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from taut._base import validate
-from taut._base.floats import UP
+from taut._base.floats import RELATIVE_ERROR, UP
 from taut.accounting import _serialize
 from taut.accounting._adjacency import Adjacency, Half, halves
 from taut.accounting._answers.answer import delta_bounds, epsilon_bounds
 from taut.accounting._answers.explain import Explanation, explain
+from taut.accounting._answers.gaussian_fit import GaussianFit, fit_gaussian
 from taut.accounting._answers.questions import (
     cumulant_of_sum,
     estimate_delta,
@@ -364,6 +365,63 @@ class PrivacyLoss:
         accused = validate.probability(fpr=fpr)
         with _quiet():
             return tradeoff(self._sums(), self._sums(swap=True), accused)
+
+    def tpr(self, fpr: float) -> float:
+        """Return a certified upper bound on the true-positive rate at false-positive rate ``fpr``.
+
+        No attacker who accuses at most a fraction ``fpr`` of others finds more of the members.
+
+        Example:
+            >>> import taut
+            >>> round(taut.gaussian(sigma=1.0).tpr(fpr=0.05), 3)
+            0.26
+        """
+        return 1 - self.tradeoff(fpr)
+
+    def bayes_risk(self, prior: float = 0.5) -> float:
+        """Return a certified lower bound on the error of whoever guesses membership.
+
+        Args:
+            prior: the probability, before any output is seen, that the record takes part.
+
+        The bound holds for both answers as the one of that probability. A guess without any output
+        errs with min(prior, 1 - prior).
+
+        Example:
+            >>> import taut
+            >>> round(taut.gaussian(sigma=1.0).bayes_risk(), 3)
+            0.309
+        """
+        chance = validate.probability(prior=prior)
+        chance = min(chance, 1 - chance)
+        if chance < 1e-300:  # its odds would leave the range of floats
+            return 0.0
+        # Success is 1 - prior + prior H_t with t = (1 - prior) / prior, at most one in all.
+        found = self.profile((1 - chance) / chance) * UP
+        return min(max(chance * (1 - found) * (1 - 4 * RELATIVE_ERROR), 0.0), chance)
+
+    def gdp(self, delta: float = 0.0) -> GaussianFit:
+        """Return the loss in terms of Gaussian differential privacy, with the regret of the fit.
+
+        Args:
+            delta: probability that is left out. The smallest mu over *all* of the curve is decided
+                by events that never happen (of sampled Gaussians, that every step draws the
+                record), so take a delta that you would accept as failure. At 0 the answer is
+                finite for Gaussian and for bounded losses.
+
+        **Guarantee**: delta(epsilon) <= delta_mu(epsilon) + ``delta`` at every epsilon for
+        mu = ``fit.mu.upper``, in both directions (docs/theory/profiles.md).
+
+        Example:
+            >>> import taut
+            >>> run = 1_000 * taut.gaussian(sigma=1.0).poisson(rate=0.01)
+            >>> fit = run.gdp(delta=1e-5)
+            >>> round(fit.mu.upper, 2), fit.regret < 0.02
+            (0.45, True)
+        """
+        left_out = validate.below_one(delta=delta)
+        with _quiet():
+            return fit_gaussian([*self._sums(), *self._sums(swap=True)], left_out)
 
     def rdp(self, order: float) -> float:
         """Return the Renyi divergence of ``order`` >= 1 (1: Kullback-Leibler; may be infinite).

@@ -13,6 +13,7 @@ from taut.cli._commands.epsilon import epsilon
 from taut.cli._commands.noise import noise
 from taut.cli._commands.plan import plan
 from taut.cli._commands.report import report
+from taut.cli._commands.risk import risk
 from taut.cli._commands.samplers import samplers
 from taut.cli._commands.train import resume, train
 from taut.cli._commands.verify import verify
@@ -44,6 +45,7 @@ def _taut(
 
 app.command()(epsilon)
 app.command()(delta)
+app.command()(risk)
 app.command()(calibrate)
 app.command()(samplers)
 app.command()(noise)

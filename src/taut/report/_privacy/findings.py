@@ -9,7 +9,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from taut.accounting import Adjacency, Bounds, Engine, Explanation, PrivacyLoss, group_poisson
+from taut.accounting import (
+    Adjacency,
+    Bounds,
+    Engine,
+    Explanation,
+    GaussianFit,
+    PrivacyLoss,
+    group_poisson,
+)
 from taut.errors import UnsoundConfiguration
 from taut.report._privacy.evidence import Evidence
 
@@ -93,6 +101,11 @@ class Findings:
     def advantage(self) -> float:
         """An upper bound on members found minus others accused, for every attacker."""
         return self._loss.delta(0.0)
+
+    @cached_property
+    def gaussian(self) -> GaussianFit:
+        """The loss in terms of Gaussian differential privacy, but for `delta`."""
+        return self._loss.gdp(self.delta)
 
     @cached_property
     def attacks(self) -> tuple[AttackPower, ...]:

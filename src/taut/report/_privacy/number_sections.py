@@ -70,6 +70,12 @@ def attacks_section(findings: Findings) -> Section:
             f"decides {chance}, nobody can guess its outcome correctly more than "
             f"{share(0.5 + findings.advantage / 2)} of the time."
         ),
+        Paragraph(
+            "In terms of Gaussian differential privacy: but for "
+            f"δ = {number(findings.delta)} the run reveals no more than one Gaussian release with "
+            f"μ = {at_most(findings.gaussian.mu.upper)}. The regret of this description is at most "
+            f"{share(findings.gaussian.regret)}."
+        ),
     ]
     return Section("attacks", "What an attacker can find", blocks)
 

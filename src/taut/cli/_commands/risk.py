@@ -1,0 +1,102 @@
+"""``taut risk``: what an attacker can do with the outputs of a run."""
+
+from typing import Annotated
+
+import typer
+
+from taut._base.rounding import round_down, round_up
+from taut.cli._page import mistakes_explained, print_json, print_rows
+from taut.cli._run_options import (
+    AdjacencyOption,
+    BatchSizeOption,
+    DeltaOption,
+    EpochsOption,
+    ExamplesOption,
+    JsonOption,
+    LossOption,
+    RateOption,
+    RunOptions,
+    SamplerOption,
+    SigmaOption,
+    StepsOption,
+    read_loss,
+)
+
+_DIGITS = 4  # of printed numbers; JSON has all of them
+
+
+def risk(
+    *,
+    delta: DeltaOption,
+    sigma: SigmaOption = None,
+    rate: RateOption = None,
+    steps: StepsOption = None,
+    epochs: EpochsOption = None,
+    sampler: SamplerOption = None,
+    batch_size: BatchSizeOption = None,
+    examples: ExamplesOption = None,
+    adjacency: AdjacencyOption = None,
+    loss: LossOption = None,
+    fpr: Annotated[
+        float, typer.Option(help="Share of others that an attacker may falsely accuse.")
+    ] = 0.01,
+    prior: Annotated[
+        float, typer.Option(help="Probability of membership before any output is seen.")
+    ] = 0.5,
+    json: JsonOption = False,
+) -> None:
+    """Certify what an attacker can do: true positives, guesses, and the mu of Gaussian privacy.
+
+    Example: taut risk --sigma 1 --rate 0.01 --steps 10000 --delta 1e-5 --fpr 0.01
+    """
+    with mistakes_explained():
+        options = RunOptions(
+            steps=steps,
+            epochs=epochs,
+            sampler=sampler,
+            rate=rate,
+            batch_size=batch_size,
+            examples=examples,
+            adjacency=adjacency,
+        )
+        total, _ = read_loss(options, sigma=sigma, loss_file=loss)
+        epsilon, fit = total.epsilon_bounds(delta), total.gdp(delta)
+        found, error = total.tpr(fpr), total.bayes_risk(prior)
+        if json:
+            print_json(
+                {
+                    "epsilon": epsilon._asdict(),
+                    "delta": delta,
+                    "mu": fit.mu._asdict(),
+                    "regret": fit.regret,
+                    "fpr": fpr,
+                    "tpr": found,
+                    "prior": prior,
+                    "bayes_risk": error,
+                    "adjacency": str(total.adjacency),
+                    "loss": total.to_dict(),
+                }
+            )
+            return
+        print_rows(
+            [
+                ("epsilon", f"{round_up(epsilon.upper, _DIGITS)} at delta {delta:g}"),
+                (
+                    "mu",
+                    f"{round_up(fit.mu.upper, _DIGITS)} (Gaussian privacy but for {delta:g}; "
+                    f"at least {round_down(fit.mu.lower, _DIGITS)}, "
+                    f"regret at most {round_up(fit.regret, 2)})",
+                ),
+                (
+                    "members found",
+                    f"{round_up(100 * found, _DIGITS)} % at most, "
+                    f"with {100 * fpr:g} % of others accused",
+                ),
+                (
+                    "wrong guesses",
+                    f"{round_down(100 * error, _DIGITS)} % at least, "
+                    f"where {100 * prior:g} % are members",
+                ),
+                ("adjacency", str(total.adjacency)),
+            ]
+        )
