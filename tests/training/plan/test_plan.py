@@ -266,7 +266,7 @@ def test_infeasible_budget_says_what_helps_and_that_it_does():
         plan(**target, epsilon=0.01, max_noise_multiplier=20)
     message = str(error.value)
     assert "needs a noise multiplier of 87" in message
-    assert "beyond max_noise_multiplier = 20" in message
+    assert "above the limit max_noise_multiplier = 20" in message
     for way, name in (
         ("epsilon >= ", "epsilon"),
         ("steps <= ", "steps"),
