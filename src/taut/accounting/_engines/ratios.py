@@ -108,25 +108,29 @@ class _Cells(NamedTuple):
 def _cells(pair: Pair, nodes: Vector) -> _Cells:
     """Return the ratio between consecutive ``nodes``, the first of which is zero."""
     with np.errstate(divide="ignore"):
-        edges = np.log(nodes)
+        edges = np.log1p(
+            nodes - 1
+        )  # the differences are exact, so near one edges are relatively so
     edges[0] = min(float(pair.grid(RATIO_TAIL, 2)[0]), float(edges[1])) - 1.0
     p_mass, mass, surplus, error = pair.cells(edges)
     surplus = surplus.copy()
     surplus[0] = p_mass[0]  # over zero, not over the lowest loss of the grid
     off = mass_error(mass) if pair.continuous else np.zeros_like(mass)
-    p_off = mass_error(p_mass) if pair.continuous else np.zeros_like(mass)
     # An edge is the logarithm of a node up to rounding.
-    error = error + 2 * RELATIVE_ERROR * (1 + np.abs(edges[:-1])) * (p_mass + nodes[:-1] * mass)
-    error[0] += p_off[0]
-    losses, p_atoms, atoms = pair.atoms(RATIO_TAIL)
+    error = error + 2 * RELATIVE_ERROR * np.abs(edges[:-1]) * (p_mass + nodes[:-1] * mass)
+    if pair.continuous:
+        error[0] += mass_error(p_mass)[0]
+    losses, _, atoms = pair.atoms(RATIO_TAIL)
     if losses.size:
         cell = np.clip(np.searchsorted(edges, losses, side="right") - 1, 0, mass.size - 1)
-        above = p_atoms - nodes[cell] * atoms
-        slack = RELATIVE_ERROR * (8 + np.abs(losses)) + pair.loss_error
+        ratio, node = np.expm1(losses), nodes[cell] - 1
+        above = np.maximum(ratio - node, 0.0)
+        slack = RELATIVE_ERROR * (np.abs(ratio) * (1 + np.abs(losses)) + np.abs(node))
+        slack += (1 + ratio) * pair.loss_error + 8 * RELATIVE_ERROR * above
         mass = mass + np.bincount(cell, atoms, mass.size)
-        surplus = surplus + np.bincount(cell, np.maximum(above, 0.0), mass.size)
-        off = off + np.bincount(cell, slack * atoms, mass.size)
-        error = error + np.bincount(cell, slack * (p_atoms + nodes[cell] * atoms), mass.size)
+        surplus = surplus + np.bincount(cell, above * atoms, mass.size)
+        off = off + np.bincount(cell, 8 * RELATIVE_ERROR * atoms, mass.size)
+        error = error + np.bincount(cell, slack * atoms, mass.size)
     return _Cells(mass, surplus, off, error)
 
 
