@@ -17,8 +17,8 @@ from taut.noise import RandomSource, SeededForExperiments
 from taut.training._data.loader import PrivateLoader
 from taut.training._ledger.ledger import RunLedger
 from taut.training._plan.plan import Plan
-from taut.training._run.moving_average import MovingAverage
 from taut.training._run.refresh import Refresh
+from taut.training._step.moving_average import MovingAverage
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._tensors.examples import LossFunction
 from taut.training._tensors.processes import Processes

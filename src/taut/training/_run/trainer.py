@@ -37,10 +37,10 @@ from taut.training._run.interrupts import Interrupts, leave_interrupts_to_parent
 from taut.training._run.logs.audience import Audience
 from taut.training._run.logs.callbacks import Callback, CSVLog
 from taut.training._run.mixed_sgd import mixed
-from taut.training._run.moving_average import MovingAverage
 from taut.training._run.refresh import refresh_of, refuse_private
 from taut.training._run.state import RunState
 from taut.training._step.dropped_examples import warn_of_dropped
+from taut.training._step.moving_average import MovingAverage
 from taut.training._step.optimizer_checks import optimizer_of, scheduler_of
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._step.recorded_passes import check_detached
