@@ -32,6 +32,8 @@ from taut.training import (
     GroupClip,
     HybridClip,
     L2LInfClip,
+    Loading,
+    Logs,
     ModelMix,
     NormalisedClip,
     Plan,
@@ -123,9 +125,8 @@ def measured(method: str, network: str, peak) -> dict:
         lambda outputs, targets: cross_entropy(outputs, targets, reduction="none"),
         plan,
         optimizer=SGD(model.parameters(), lr=0.1),
-        max_physical_batch_size=2 * batch,
-        callbacks=[clock],
-        progress=False,
+        loading=Loading(max_physical_batch_size=2 * batch),
+        logs=Logs(callbacks=[clock], progress=False),
     )
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here on
     before = peak()

@@ -34,6 +34,7 @@ from taut.comparison import ArmResult, Comparison, Settings, Task, compare
 from taut.comparison._intervals import difference_interval, mean_interval
 from taut.comparison._markdown import markdown_table
 from taut.comparison._summary import best_learning_rate
+from taut.training import Loading
 
 DELTA = 1e-5
 EPSILONS = (1.0, 3.0, 8.0)
@@ -157,7 +158,7 @@ def task_of(recipe: Recipe, data: Data, steps: int) -> Task:
         trainer={
             "scheduler": recipe.schedule(steps),
             "ema": recipe.ema,
-            "max_physical_batch_size": recipe.physical_batch_size,
+            "loading": Loading(max_physical_batch_size=recipe.physical_batch_size),
         },
     )
 

@@ -27,7 +27,7 @@ from training_data import Data, load
 from taut.comparison._intervals import mean_interval
 from taut.comparison._markdown import markdown_table
 from taut.noise import SeededForExperiments
-from taut.training import FlatClip, Plan, PrivateTrainer
+from taut.training import FlatClip, Loading, Plan, PrivateTrainer
 from taut.training.extend import Clipping
 from taut.training.models import FeatureCNN, LinearProbe, TanhCNN
 
@@ -131,7 +131,7 @@ def trainer(recipe: Recipe, data: Data, plan: Plan, seed: int) -> PrivateTrainer
         plan,
         optimizer=recipe.optimizer(model),
         scheduler=recipe.schedule(plan.steps),
-        max_physical_batch_size=recipe.physical_batch_size,
+        loading=Loading(max_physical_batch_size=recipe.physical_batch_size),
         ema=recipe.ema,
         generator=SeededForExperiments(seed),
     )

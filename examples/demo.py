@@ -22,7 +22,7 @@ from torch import nn
 from torch.utils.data import TensorDataset, random_split
 
 from taut.report import privacy_report
-from taut.training import Callback, FlatClip, Plan, PrivateTrainer, StepEnd
+from taut.training import Callback, FlatClip, Logs, Plan, PrivateTrainer, StepEnd
 
 EPSILON, DELTA = 3.0, 1e-5
 PRIVATE = 1_437
@@ -118,8 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
         optimizer=torch.optim.SGD(model.parameters(), lr=0.25, momentum=0.9),
         ema=0.95,
         run_dir=chosen.run_dir,
-        callbacks=[Announce(held_out, lines=10)],
-        progress=False,
+        logs=Logs(callbacks=[Announce(held_out, lines=10)], progress=False),
     )
     result = trainer.fit(private)
     accuracy = trainer.evaluate(held_out).accuracy or 0.0

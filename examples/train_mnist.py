@@ -23,7 +23,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import TensorDataset
 
-from taut.training import FlatClip, Plan, PrivateTrainer
+from taut.training import FlatClip, Loading, Plan, PrivateTrainer
 from taut.training.models import TanhCNN
 
 # Mean and deviation of pixels, published with the datasets: looking at ours would cost privacy.
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
         scheduler=lambda optimizer: LambdaLR(
             optimizer, lambda step: min(1.0, max(0.1, 3 * (1 - step / plan.steps)))
         ),
-        max_physical_batch_size=chosen.physical_batch_size,
+        loading=Loading(max_physical_batch_size=chosen.physical_batch_size),
         ema=0.99,
         run_dir=chosen.run_dir,
     )

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from taut.training import Callback, FlatClip, Plan, PrivateTrainer
+from taut.training import Callback, Checkpointing, FlatClip, Logs, Plan, PrivateTrainer
 
 PLAN = Plan(
     examples=200,
@@ -45,8 +45,8 @@ def train(directory):
         nn.CrossEntropyLoss(reduction="none"),
         PLAN,
         run_dir=directory,
-        checkpoint_every=25,
-        callbacks=[Witness(directory / "seen")],
+        checkpoints=Checkpointing(every=25),
+        logs=Logs(callbacks=[Witness(directory / "seen")]),
     )
     return trainer.fit(data)
 

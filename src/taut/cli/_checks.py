@@ -213,7 +213,7 @@ def _training() -> tuple[str, str]:
     from torch import nn
     from torch.utils.data import TensorDataset
 
-    from taut.training import FlatClip, Plan, PrivateTrainer
+    from taut.training import FlatClip, Logs, Plan, PrivateTrainer
 
     data = TensorDataset(torch.ones(40, 3), torch.arange(40) % 2)
     plan = Plan(
@@ -221,7 +221,7 @@ def _training() -> tuple[str, str]:
     )
     model = nn.Linear(3, 2)
     before = model.weight.detach().clone()
-    trainer = PrivateTrainer(model, nn.CrossEntropyLoss(), plan, progress=False)
+    trainer = PrivateTrainer(model, nn.CrossEntropyLoss(), plan, logs=Logs(progress=False))
     result = trainer.fit(data)
     if torch.equal(before, model.weight) or result.counted_steps != 2:
         return "broken", "two steps did not move the weights, or were not counted"

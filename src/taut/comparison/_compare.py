@@ -19,7 +19,7 @@ from taut.comparison._summary import best_learning_rate
 from taut.comparison._task import Task, seeded
 from taut.comparison.arms._arms import Arm, arms_of
 from taut.noise import SeededForExperiments
-from taut.training import Callback, Evaluation, Plan, PrivateTrainer
+from taut.training import Callback, Evaluation, Logs, Plan, PrivateTrainer
 
 __all__ = ["compare"]
 
@@ -198,8 +198,7 @@ class _Bench:
                 plan,
                 optimizer=lambda parameters: make(parameters, learning_rate),
                 generator=SeededForExperiments(seed=seed),
-                callbacks=[_Steps(bar)] if bar.is_shown else [],
-                progress=False,
+                logs=Logs(callbacks=[_Steps(bar)] if bar.is_shown else [], progress=False),
                 **task.trainer,
             )
             result = trainer.fit(task.train)

@@ -18,7 +18,7 @@ from taut._base import validate
 from taut._base.public_vectors import Rows
 from taut.comparison.arms._arms import MakeOptimizer
 from taut.errors import UnsoundConfiguration
-from taut.training import public_gradients
+from taut.training import Loading, public_gradients
 from taut.training.extend import apply, inputs_and_targets, length, per_example, refuse_private
 
 __all__ = ["Task", "seeded"]
@@ -30,7 +30,7 @@ def _plain_sgd(parameters: list[Tensor], learning_rate: float) -> Optimizer:
 
 _SIMPLE = (bool, int, float, str)
 # What the comparison itself decides, so that every arm gets the same.
-_RESERVED = frozenset({"callbacks", "generator", "optimizer", "plan", "progress", "run_dir"})
+_RESERVED = frozenset({"generator", "logs", "optimizer", "plan", "run_dir"})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,7 +117,7 @@ class Task:
         if self.public is None:
             return None
         model, count = self.new_model(seed), len(self.public)
-        collate = self.trainer.get("collate_fn") or default_collate
+        collate = self.trainer.get("loading", Loading()).collate_fn or default_collate
         inputs, targets = inputs_and_targets(collate([self.public[i] for i in range(count)]))
         with torch.no_grad(), seeded(seed):
             outputs = apply(model, inputs)

@@ -31,8 +31,11 @@ from taut.runs._run_directory import (
 from taut.runs._sections import TrainingSection
 from taut.training import (
     Callback,
+    Checkpointing,
     CSVLog,
     Evaluation,
+    Loading,
+    Logs,
     Plan,
     PrivateTrainer,
     RunDirectory,
@@ -247,14 +250,14 @@ def _trainer(
         optimizer=lambda parameters: _optimizer(training, parameters),
         scheduler=_scheduler(training, plan.steps),
         run_dir=run_dir,
-        max_physical_batch_size=training.physical_batch_size,
-        num_workers=training.workers,
+        loading=Loading(
+            max_physical_batch_size=training.physical_batch_size, num_workers=training.workers
+        ),
+        checkpoints=Checkpointing(seconds=config.run.checkpoint_seconds),
+        logs=Logs(callbacks=[*logs, *callbacks], progress=progress),
         ema=training.ema,
-        callbacks=[*logs, *callbacks],
         device=training.device,
         generator=None if seed is None else SeededForExperiments(seed),
-        checkpoint_seconds=config.run.checkpoint_seconds,
-        progress=progress,
         names=config.run.names,
     )
 

@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from taut.training._run.hugging_face import make_trainer_private
     from taut.training._run.logs.callbacks import Callback, CSVLog, StepEnd, TensorBoardLog
     from taut.training._run.private_optimizer import PrivateOptimizer
+    from taut.training._run.settings import Checkpointing, Loading, Logs
     from taut.training._run.trainer import PrivateTrainer
 
 __all__ = [
     "CSVLog",
     "Callback",
+    "Checkpointing",
     "Evaluation",
     "FixedSizeSampling",
     "FlatClip",
@@ -49,6 +51,8 @@ __all__ = [
     "GroupClip",
     "HybridClip",
     "L2LInfClip",
+    "Loading",
+    "Logs",
     "ModelMix",
     "NormalisedClip",
     "Plan",
@@ -98,6 +102,7 @@ _NEED_TORCH = {
     "taut.training._run.hugging_face": ("make_trainer_private",),
     "taut.training._run.logs.callbacks": ("CSVLog", "Callback", "StepEnd", "TensorBoardLog"),
     "taut.training._run.private_optimizer": ("PrivateOptimizer",),
+    "taut.training._run.settings": ("Checkpointing", "Loading", "Logs"),
     "taut.training._run.trainer": ("PrivateTrainer",),
 }
 

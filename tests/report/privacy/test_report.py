@@ -27,6 +27,7 @@ torch = pytest.importorskip("torch")
 from taut.training import (  # noqa: E402
     FixedSizeSampling,
     FlatClip,
+    Logs,
     ModelMix,
     Plan,
     PrivateTrainer,
@@ -69,8 +70,7 @@ def run(tmp_path_factory):
         torch.nn.CrossEntropyLoss(),
         PLAN,
         run_dir=place,
-        log_private_metrics=True,
-        progress=False,
+        logs=Logs(private_metrics=True, progress=False),
     ).fit(data)
     return place
 

@@ -208,9 +208,7 @@ def test_round_trip(clipping):
 def test_training_run(clipping):
     net, a_plan = model(), plan(clipping=clipping, steps=3)
     before = [p.clone() for p in net.parameters()]
-    trainer = PrivateTrainer(
-        net, nn.CrossEntropyLoss(), a_plan, progress=False, generator=SeededForExperiments(1)
-    )
+    trainer = PrivateTrainer(net, nn.CrossEntropyLoss(), a_plan, generator=SeededForExperiments(1))
     assert trainer.fit(data()).steps == 3
     for old, new in zip(before, net.parameters(), strict=True):
         assert new.isfinite().all()

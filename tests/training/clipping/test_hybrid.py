@@ -209,7 +209,7 @@ def test_training_run(backend, tmp_path):
     a_plan = plan(clipping=clipping, steps=3)
     before = [p.clone() for p in net.parameters()]
     trainer = PrivateTrainer(
-        net, nn.CrossEntropyLoss(), a_plan, progress=False, backend=backend,
+        net, nn.CrossEntropyLoss(), a_plan, backend=backend,
         generator=SeededForExperiments(1), run_dir=tmp_path / "run",
     )  # fmt: skip
     assert trainer.fit(data()).steps == 3
@@ -217,7 +217,7 @@ def test_training_run(backend, tmp_path):
         assert new.isfinite().all()
         assert not torch.equal(old, new)
     again = PrivateTrainer.resume(
-        tmp_path / "run", model(), nn.CrossEntropyLoss(), progress=False, backend=backend,
+        tmp_path / "run", model(), nn.CrossEntropyLoss(), backend=backend,
         generator=SeededForExperiments(1),
     )  # fmt: skip
     assert again.fit(data()).steps == 3

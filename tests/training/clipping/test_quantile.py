@@ -19,9 +19,11 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments
 from taut.training import (
     Callback,
+    Checkpointing,
     CSVLog,
     FixedSizeSampling,
     FlatClip,
+    Logs,
     Plan,
     PrivateTrainer,
     QuantileClip,
@@ -246,9 +248,8 @@ def trainer(net, directory=None, callbacks=(), steps=9, **options):
         plan(clipping=QuantileClip(0.5), steps=steps),
         optimizer=sgd(net),
         run_dir=directory,
-        checkpoint_every=4,
-        callbacks=callbacks,
-        progress=False,
+        checkpoints=Checkpointing(every=4),
+        logs=Logs(callbacks=callbacks, progress=False),
         generator=SeededForExperiments(seed=5),
         **options,
     )
@@ -290,7 +291,7 @@ def test_trainer_and_loops_with_mean_or_sum_agree():
         clipping=QuantileClip(0.5), steps=5, noise_multiplier=0.05, sampling=FixedSizeSampling()
     )
     PrivateTrainer(
-        net, LOSS, a_plan, optimizer=sgd(net), callbacks=[seen], progress=False,
+        net, LOSS, a_plan, optimizer=sgd(net), logs=Logs(callbacks=[seen], progress=False),
         generator=SeededForExperiments(seed=5),
     ).fit(data())  # fmt: skip
     assert norms["mean"] == norms["sum"] == seen.seen[-1] != 0.5

@@ -18,9 +18,11 @@ from taut.noise import SeededForExperiments
 from taut.noise.geometry import public_subspaces
 from taut.training import (
     Callback,
+    Checkpointing,
     FlatClip,
     GEPClip,
     HybridClip,
+    Logs,
     Plan,
     PrivateTrainer,
     RefreshedGEPClip,
@@ -75,7 +77,7 @@ def test_clipping_is_that_of_the_weights_at_the_refresh():
         def on_step_end(self, trainer, event):
             snapshots[event.step] = (weights(net).clone(), trainer._gradient.clipping)
 
-    run = trainer(net, steps=4, callbacks=[Weights()])
+    run = trainer(net, steps=4, logs=Logs(callbacks=[Weights()]))
     first = model()
     run.fit(data())
     rows = public_gradients(first, *PUBLIC, cross_entropy)
@@ -122,7 +124,7 @@ def test_many_public_examples_are_iterated_over():
 )
 def test_every_step_hides_its_own_set_at_the_multiplier_of_the_plan(clipping):
     seen = Seen()
-    run = trainer(clipping=clipping, callbacks=[seen], steps=5)
+    run = trainer(clipping=clipping, logs=Logs(callbacks=[seen]), steps=5)
     run.fit(data())
     assert run.refresh.count == math.ceil(5 / clipping.every)
     for used, noise in seen.steps:
@@ -178,10 +180,14 @@ def test_cost_is_logged(caplog):
 @pytest.mark.parametrize("kill", [3, 4])
 def test_resumed_run_ends_where_the_undisturbed_one_does(tmp_path, kill):
     whole = model()
-    trainer(whole, run_dir=tmp_path / "whole", checkpoint_every=1).fit(data())
+    trainer(whole, run_dir=tmp_path / "whole", checkpoints=Checkpointing(every=1)).fit(data())
     seen = Seen(kill)
     with pytest.raises(KeyboardInterrupt):
-        trainer(run_dir=tmp_path / "cut", checkpoint_every=1, callbacks=[seen]).fit(data())
+        trainer(
+            run_dir=tmp_path / "cut",
+            checkpoints=Checkpointing(every=1),
+            logs=Logs(callbacks=[seen]),
+        ).fit(data())
     net, later = model(seed=99), Seen()
     resumed = PrivateTrainer.resume(
         tmp_path / "cut",
@@ -189,7 +195,7 @@ def test_resumed_run_ends_where_the_undisturbed_one_does(tmp_path, kill):
         LOSS,
         public=PUBLIC,
         generator=SeededForExperiments(seed=5),
-        callbacks=[later],
+        logs=Logs(callbacks=[later]),
     )
     assert resumed.fit(data()).steps == 8
     assert torch.equal(weights(net), weights(whole))
@@ -209,7 +215,9 @@ def test_resumed_run_ends_where_the_undisturbed_one_does(tmp_path, kill):
 
 def test_other_public_examples_after_a_crash_are_sound_and_said(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        trainer(run_dir=tmp_path, checkpoint_every=1, callbacks=[Seen(4)]).fit(data())
+        trainer(
+            run_dir=tmp_path, checkpoints=Checkpointing(every=1), logs=Logs(callbacks=[Seen(4)])
+        ).fit(data())
     with pytest.warns(UserWarning, match="as private, and not the same"):
         trainer(run_dir=tmp_path, public=data(80, seed=8).tensors).fit(data())
 
@@ -220,7 +228,7 @@ def of_rank(rank):
     seen = Seen()
     # A basis of its own in each process would do as much harm as other clipping.
     public = data(80, seed=7 + rank).tensors
-    run = trainer(net, steps=5, public=public, callbacks=[seen])
+    run = trainer(net, steps=5, public=public, logs=Logs(callbacks=[seen]))
     run.fit(data())
     return weights(run.model), repr(run._gradient.clipping), run.refresh.count
 

@@ -12,7 +12,7 @@ from training.runs import data, model, plan, private_loop, sgd, weights
 
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments
-from taut.training import FlatClip, PrivateTrainer, QuantileClip
+from taut.training import Checkpointing, FlatClip, Loading, PrivateTrainer, QuantileClip
 from taut.training._gradients.layers.convolution import Convolution, Geometry
 from taut.training._gradients.layers.records import Blocks, OuterProduct, Rows, Sum
 from taut.training.extend import PrivateGradient
@@ -236,10 +236,16 @@ def jitter(inputs):
     return inputs + 0.1 * torch.randn_like(inputs)
 
 
-def trainer(net, *, a_plan=None, seed=5, **options):
-    settings = {"optimizer": sgd(net), "progress": False, "augment": jitter, "copies": COPIES}
+def trainer(net, *, a_plan=None, seed=5, run_dir=None, **loading):
     return PrivateTrainer(
-        net, LOSS, a_plan or plan(), generator=SeededForExperiments(seed=seed), **settings | options
+        net,
+        LOSS,
+        a_plan or plan(),
+        optimizer=sgd(net),
+        run_dir=run_dir,
+        loading=Loading(**{"augment": jitter, "copies": COPIES} | loading),
+        checkpoints=Checkpointing(every=2),
+        generator=SeededForExperiments(seed=seed),
     )
 
 
@@ -273,7 +279,7 @@ def test_physical_batches_hold_all_copies():
 
 
 def test_resumed_run_draws_the_same_copies(tmp_path):
-    options = {"checkpoint_every": 2, "a_plan": plan(clipping=QuantileClip(0.5))}
+    options = {"a_plan": plan(clipping=QuantileClip(0.5))}
     whole, cut, again = model(), model(), model(seed=9)
     torch.manual_seed(0)
     trainer(whole, run_dir=tmp_path / "whole", **options).fit(data())

@@ -8,6 +8,7 @@ from torch.nn import functional
 from taut.errors import UnsoundConfiguration
 from taut.training import (
     FlatClip,
+    Logs,
     Plan,
     PrivateTrainer,
     causal_lm_loss,
@@ -79,7 +80,7 @@ def test_trainer_takes_mappings_with_labels():
     labels = torch.randint(0, 9, (24, 6))
     data = [{"tokens": row, "labels": row} for row in labels]
     plan = Plan(examples=24, batch_size=8, epochs=1, epsilon=4, delta=1e-2, clipping=FlatClip(1.0))
-    result = PrivateTrainer(Words(), causal_lm_loss, plan, progress=False).fit(data)
+    result = PrivateTrainer(Words(), causal_lm_loss, plan, logs=Logs(progress=False)).fit(data)
     assert result.steps == 3
 
 

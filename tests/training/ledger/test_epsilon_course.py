@@ -13,6 +13,7 @@ from taut.training import (
     CSVLog,
     FixedSizeSampling,
     FlatClip,
+    Logs,
     Plan,
     PrivateTrainer,
     RunLedger,
@@ -51,7 +52,7 @@ def assert_bounds(pairs, a_plan):
 @pytest.mark.parametrize("steps", [1, 2, 7, 13, 40, 125])
 def test_every_row_bounds_its_own_steps(tmp_path, steps):
     log, events, a_plan = CSVLog(tmp_path / "steps.csv"), Events(), plan(steps=steps)
-    result = PrivateTrainer(model(), LOSS, a_plan, callbacks=[log, events]).fit(data())
+    result = PrivateTrainer(model(), LOSS, a_plan, logs=Logs(callbacks=[log, events])).fit(data())
     rows = rows_of(tmp_path / "steps.csv")
     assert [int(row["step"]) for row in rows] == list(range(1, steps + 1))
     pairs = [(int(row["counted"]), float(row["epsilon"])) for row in rows]
@@ -115,9 +116,9 @@ def test_earlier_plans_are_in_the_bound(tmp_path):
 def test_resumed_run_logs_one_history(tmp_path):
     a_plan, path = plan(steps=40), tmp_path / "steps.csv"
     with pytest.raises(Killed):
-        trainer(tmp_path / "run", model(), callbacks=[CSVLog(path), Kill(7)]).fit(data())
+        trainer(tmp_path / "run", model(), logs=Logs(callbacks=[CSVLog(path), Kill(7)])).fit(data())
     assert [int(row["step"]) for row in rows_of(path)] == [1, 2, 3, 4, 5, 6, 7]
-    result = trainer(tmp_path / "run", model(), callbacks=[CSVLog(path)]).fit(data())
+    result = trainer(tmp_path / "run", model(), logs=Logs(callbacks=[CSVLog(path)])).fit(data())
     rows = rows_of(path)
     assert [int(row["step"]) for row in rows] == list(range(1, 38))
     counted = [int(row["counted"]) for row in rows]
@@ -129,11 +130,11 @@ def test_resumed_run_logs_one_history(tmp_path):
 def test_last_row_states_the_result_if_no_step_was_left(tmp_path):
     a_plan, path = plan(steps=40), tmp_path / "steps.csv"
     with pytest.raises(Killed):
-        trainer(tmp_path / "run", model(), callbacks=[CSVLog(path), Kill(6)]).fit(data())
+        trainer(tmp_path / "run", model(), logs=Logs(callbacks=[CSVLog(path), Kill(6)])).fit(data())
     with RunLedger(tmp_path / "run" / "ledger.jsonl", a_plan) as ledger:
         for step in range(34):
             ledger.record(step)
-    result = trainer(tmp_path / "run", model(), callbacks=[CSVLog(path)]).fit(data())
+    result = trainer(tmp_path / "run", model(), logs=Logs(callbacks=[CSVLog(path)])).fit(data())
     rows = rows_of(path)
     assert [int(row["step"]) for row in rows] == [1, 2, 3, 4]
     assert rows[-1]["counted"] == "40"
@@ -143,11 +144,11 @@ def test_last_row_states_the_result_if_no_step_was_left(tmp_path):
 def test_last_row_is_that_of_the_last_step_whatever_lies_between(tmp_path):
     path = tmp_path / "steps.csv"
     with pytest.raises(Killed):
-        trainer(tmp_path / "run", model(), callbacks=[Kill(7)]).fit(data())
-    trainer(tmp_path / "run", model(), callbacks=[CSVLog(path, every=10)]).fit(data())
+        trainer(tmp_path / "run", model(), logs=Logs(callbacks=[Kill(7)])).fit(data())
+    trainer(tmp_path / "run", model(), logs=Logs(callbacks=[CSVLog(path, every=10)])).fit(data())
     assert [row["step"] for row in rows_of(path)] == ["10", "20", "30", "37"]
     before = path.read_bytes()
-    trainer(tmp_path / "run", model(), callbacks=[CSVLog(path, every=10)]).fit(data())
+    trainer(tmp_path / "run", model(), logs=Logs(callbacks=[CSVLog(path, every=10)])).fit(data())
     assert path.read_bytes() == before
 
 
@@ -156,8 +157,12 @@ def test_board_shows_one_history_rounded_up(tmp_path):
 
     board, a_plan = tmp_path / "board", plan(steps=40)
     with pytest.raises(Killed):
-        trainer(tmp_path / "run", model(), callbacks=[TensorBoardLog(board), Kill(7)]).fit(data())
-    result = trainer(tmp_path / "run", model(), callbacks=[TensorBoardLog(board)]).fit(data())
+        trainer(
+            tmp_path / "run", model(), logs=Logs(callbacks=[TensorBoardLog(board), Kill(7)])
+        ).fit(data())
+    result = trainer(tmp_path / "run", model(), logs=Logs(callbacks=[TensorBoardLog(board)])).fit(
+        data()
+    )
     points = EventAccumulator(str(board)).Reload().Scalars("privacy/epsilon")
     assert [point.step for point in points] == list(range(1, 38))
     counts = [1, 2, 3, 4, *range(8, 41)]
@@ -196,7 +201,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "log.csv").write_text("name,address\n")
     log = CSVLog(tmp_path / "log.csv")
     with pytest.raises(ValueError, match="no column 'step'"):
-        PrivateTrainer(model(), LOSS, plan(), callbacks=[log]).fit(data())
+        PrivateTrainer(model(), LOSS, plan(), logs=Logs(callbacks=[log])).fit(data())
     assert (tmp_path / "log.csv").read_text() == "name,address\n"
 
 

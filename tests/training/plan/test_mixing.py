@@ -22,11 +22,13 @@ from taut.noise import SeededForExperiments
 from taut.noise.geometry import Subspaces
 from taut.training import (
     Callback,
+    Checkpointing,
     FixedSizeSampling,
     FlatClip,
     GroupClip,
     HybridClip,
     L2LInfClip,
+    Logs,
     ModelMix,
     NormalisedClip,
     Plan,
@@ -77,10 +79,11 @@ class Kill(Callback):
             raise Killed
 
 
-def trainer(net, a_plan=MIXED, *, seed=3, **options):
+def trainer(net, a_plan=MIXED, *, seed=3, callbacks=(), **options):
     options.setdefault("optimizer", sgd(net, LR))
     bits = None if seed is None else SeededForExperiments(seed=seed)
-    return PrivateTrainer(net, LOSS, a_plan, generator=bits, progress=False, **options)
+    logs = Logs(callbacks=callbacks, progress=False)
+    return PrivateTrainer(net, LOSS, a_plan, generator=bits, logs=logs, **options)
 
 
 def states(net, a_plan=MIXED, **options):
@@ -448,7 +451,7 @@ def test_resumed_run_goes_on_where_it_was(tmp_path, seed):
         "seed": seed,
         "scheduler": lambda o: torch.optim.lr_scheduler.StepLR(o, 4),
         "ema": 0.9,
-        "checkpoint_every": 3,
+        "checkpoints": Checkpointing(every=3),
     }
     whole, cut = model(), model(seed=99)
     undisturbed = trainer(whole, run_dir=tmp_path / "whole", **options)
@@ -482,7 +485,7 @@ def test_gradients_are_gone_even_if_the_learning_rate_is_refused(lr):
 def at_another_rate(rank):
     net = model(seed=1)
     slow = torch.optim.SGD(net.parameters(), lr=0.1 * (1 + rank))
-    run = PrivateTrainer(net, LOSS, MIXED, optimizer=slow, progress=False)
+    run = PrivateTrainer(net, LOSS, MIXED, optimizer=slow, logs=Logs(progress=False))
     try:
         run.fit(data())
     except UnsoundConfiguration as error:
@@ -505,8 +508,7 @@ def both_ways(_rank):
         LOSS,
         MIXED,
         optimizer=sgd(net),
-        callbacks=[keep],
-        progress=False,
+        logs=Logs(callbacks=[keep], progress=False),
     )
     run.fit(data())
     sharded = fully_shard(model(seed=1))

@@ -8,6 +8,7 @@ import transformers
 from taut.errors import UnsoundConfiguration
 from taut.training import (
     FlatClip,
+    Logs,
     Plan,
     PrivateTrainer,
     causal_lm_loss,
@@ -124,7 +125,7 @@ def test_trainer_of_taut_leaves_a_model_that_generates():
         causal_lm_loss,
         plan,
         optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-3),
-        progress=False,
+        logs=Logs(progress=False),
     ).fit(texts(24))
     assert result.steps == 3
     model.eval()

@@ -16,7 +16,7 @@ from training.ranks import in_processes
 from training.run.test_resume import Kill, Killed, trainer
 from training.runs import data, model, plan, weights
 
-from taut.training import Callback, PrivateTrainer, RunHistory, RunLedger
+from taut.training import Callback, Checkpointing, Logs, PrivateTrainer, RunHistory, RunLedger
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 PLAN = plan(steps=40)
@@ -57,7 +57,9 @@ def handlers():
 def test_ctrl_c_loses_no_step(tmp_path):
     before, stop = handlers(), Signal(7)
     with pytest.raises(KeyboardInterrupt, match="after step 7 of 40"):
-        trainer(tmp_path, model(), checkpoint_every=None, callbacks=[stop]).fit(data())
+        trainer(tmp_path, model(), checkpoints=Checkpointing(), logs=Logs(callbacks=[stop])).fit(
+            data()
+        )
     assert handlers() == before
     assert stop.told == 7
     assert (history(tmp_path).steps, history(tmp_path).interrupts) == (7, (7,))
@@ -73,7 +75,7 @@ def test_interrupted_experiment_ends_where_the_undisturbed_one_does(tmp_path):
     trainer(tmp_path / "a", straight).fit(data())
     for after in (5, 6, 20, 21):
         with pytest.raises(KeyboardInterrupt):
-            trainer(tmp_path / "b", stopped, callbacks=[Signal(after)]).fit(data())
+            trainer(tmp_path / "b", stopped, logs=Logs(callbacks=[Signal(after)])).fit(data())
     trainer(tmp_path / "b", stopped).fit(data())
     assert torch.equal(weights(straight), weights(stopped))
     assert history(tmp_path / "b").steps == 40
@@ -81,7 +83,7 @@ def test_interrupted_experiment_ends_where_the_undisturbed_one_does(tmp_path):
 
 def test_sigterm_exits_with_its_code(tmp_path):
     with pytest.raises(SystemExit) as ended:
-        trainer(tmp_path, model(), callbacks=[Signal(3, signal.SIGTERM)]).fit(data())
+        trainer(tmp_path, model(), logs=Logs(callbacks=[Signal(3, signal.SIGTERM)])).fit(data())
     assert ended.value.code == 143
     assert history(tmp_path).interrupts == (3,)
     assert trainer(tmp_path, model()).fit(data()).counted_steps == 40
@@ -91,7 +93,7 @@ def test_second_signal_stops_at_once(tmp_path):
     before = handlers()
     stop = Signal(6, signal.SIGINT, signal.SIGINT)
     with pytest.raises(KeyboardInterrupt, match="at once"):
-        trainer(tmp_path, model(), callbacks=[stop]).fit(data())
+        trainer(tmp_path, model(), logs=Logs(callbacks=[stop])).fit(data())
     assert handlers() == before
     assert history(tmp_path).interrupts == ()
     result = trainer(tmp_path, model()).fit(data())
@@ -106,7 +108,7 @@ def test_before_the_first_step_nothing_is_counted(tmp_path):
             send()
 
     with pytest.raises(KeyboardInterrupt, match="after step 0"):
-        trainer(tmp_path, model(), callbacks=[Early()]).fit(data())
+        trainer(tmp_path, model(), logs=Logs(callbacks=[Early()])).fit(data())
     assert history(tmp_path).steps == 0
     assert (tmp_path / "ledger.jsonl").read_bytes().count(b"\n") == 1
     assert trainer(tmp_path, model()).fit(data()).counted_steps == 40
@@ -144,7 +146,7 @@ def test_while_a_checkpoint_is_written(tmp_path, monkeypatch):
 
 def test_in_the_last_step_the_run_is_finished_first(tmp_path):
     with pytest.raises(KeyboardInterrupt, match="after step 40 of 40"):
-        trainer(tmp_path, model(), callbacks=[Signal(40)]).fit(data())
+        trainer(tmp_path, model(), logs=Logs(callbacks=[Signal(40)])).fit(data())
     assert (tmp_path / "result.json").exists()
     assert history(tmp_path).interrupts == ()
     assert trainer(tmp_path, model()).fit(data()).counted_steps == 40
@@ -167,7 +169,7 @@ def test_in_evaluation_the_signal_is_pythons_own(tmp_path):
 
 
 def test_a_run_in_memory_goes_on():
-    private = PrivateTrainer(model(), LOSS, PLAN, callbacks=[Signal(5)])
+    private = PrivateTrainer(model(), LOSS, PLAN, logs=Logs(callbacks=[Signal(5)]))
     with pytest.raises(KeyboardInterrupt):
         private.fit(data())
     result = private.fit(data())
@@ -178,7 +180,7 @@ def test_handlers_of_others_are_left_alone(tmp_path):
     heard = []
     before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
     try:
-        run = trainer(tmp_path, model(), callbacks=[Signal(3, signal.SIGTERM)])
+        run = trainer(tmp_path, model(), logs=Logs(callbacks=[Signal(3, signal.SIGTERM)]))
         assert run.fit(data()).steps == 40
         assert heard == [signal.SIGTERM]
     finally:
@@ -213,13 +215,14 @@ WORKERS = """
 import signal, torch
 from training.runs import model, plan
 from training.run.test_interrupts import LOSS, SlowExamples
-from taut.training import Callback, PrivateTrainer
+from taut.training import Callback, Loading, Logs, PrivateTrainer
 class Say(Callback):
     def on_step_end(self, trainer, event):
         print(event.step, flush=True)
 torch.set_num_threads(1)
 PrivateTrainer(
-    model(), LOSS, plan(steps=100_000), run_dir={run!r}, num_workers=1, callbacks=[Say()]
+    model(), LOSS, plan(steps=100_000), run_dir={run!r}, loading=Loading(num_workers=1),
+    logs=Logs(callbacks=[Say()]),
 ).fit(SlowExamples())
 """
 
@@ -261,7 +264,7 @@ def interrupted_in_one_process(rank, folder):
                 send()
 
     hook = register_optimizer_step_post_hook(count)
-    private = trainer(folder, model(), checkpoint_every=None)
+    private = trainer(folder, model(), checkpoints=Checkpointing())
     try:
         private.fit(data())
         found = "finished"
@@ -314,7 +317,7 @@ def test_a_torn_line_is_part_of_the_crash(tmp_path):
 
 def test_a_crash_by_an_error_is_no_interrupt(tmp_path):
     with pytest.raises(Killed):
-        trainer(tmp_path, model(), callbacks=[Kill(7)]).fit(data())
+        trainer(tmp_path, model(), logs=Logs(callbacks=[Kill(7)])).fit(data())
     trainer(tmp_path, model()).fit(data())
     found = history(tmp_path)
     assert (found.interrupts, found.crashes) == ((), (3,))

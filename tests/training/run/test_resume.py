@@ -14,7 +14,16 @@ from training.runs import data, model, plan, sgd, weights
 
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments
-from taut.training import Callback, Plan, PrivateTrainer, RunHistory, RunLedger, TrainingResult
+from taut.training import (
+    Callback,
+    Checkpointing,
+    Logs,
+    Plan,
+    PrivateTrainer,
+    RunHistory,
+    RunLedger,
+    TrainingResult,
+)
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 SCRIPT = Path(__file__).parents[1] / "killed_runs.py"
@@ -41,7 +50,7 @@ def trainer(directory, net, *, steps=40, seed=5, **options):
         "optimizer": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
         "scheduler": lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 7),
         "ema": 0.9,
-        "checkpoint_every": 4,
+        "checkpoints": Checkpointing(every=4),
     }
     return PrivateTrainer(
         net, LOSS, plan(steps=steps), run_dir=directory, generator=generator, **settings | options
@@ -53,7 +62,7 @@ def test_resumed_experiment_ends_where_the_undisturbed_one_does(tmp_path):
     undisturbed = trainer(tmp_path / "whole", whole, steps=13)
     undisturbed.fit(data())
     with pytest.raises(Killed):
-        trainer(tmp_path / "cut", model(), steps=13, callbacks=[Kill(8)]).fit(data())
+        trainer(tmp_path / "cut", model(), steps=13, logs=Logs(callbacks=[Kill(8)])).fit(data())
     net = model(seed=99)
     resumed = trainer(tmp_path / "cut", net, steps=13)
     result = resumed.fit(data())
@@ -66,7 +75,7 @@ def test_resumed_experiment_ends_where_the_undisturbed_one_does(tmp_path):
 
 def test_steps_after_the_checkpoint_count_again(tmp_path):
     with pytest.raises(Killed):
-        trainer(tmp_path, model(), callbacks=[Kill(7)]).fit(data())
+        trainer(tmp_path, model(), logs=Logs(callbacks=[Kill(7)])).fit(data())
     result = trainer(tmp_path, model()).fit(data())
     # The checkpoint is that of step 4: steps 5 to 7 were taken twice, at the price of the last 3.
     assert (result.steps, result.counted_steps) == (37, 40)
@@ -78,12 +87,12 @@ def test_steps_after_the_checkpoint_count_again(tmp_path):
 def test_old_checkpoint_resumed_twice_counts_every_time(tmp_path):
     old = tmp_path / "old.pt"
     with pytest.raises(Killed):
-        trainer(tmp_path / "run", model(), callbacks=[Kill(9)]).fit(data())
+        trainer(tmp_path / "run", model(), logs=Logs(callbacks=[Kill(9)])).fit(data())
     shutil.copy(tmp_path / "run" / "checkpoint.pt", old)  # that of step 8
     for _ in range(2):
         shutil.copy(old, tmp_path / "run" / "checkpoint.pt")
         with pytest.raises(Killed):
-            trainer(tmp_path / "run", model(), callbacks=[Kill(12)]).fit(data())
+            trainer(tmp_path / "run", model(), logs=Logs(callbacks=[Kill(12)])).fit(data())
     history = RunHistory.read(tmp_path / "run" / "ledger.jsonl")
     assert history.steps == 9 + 4 + 4
     assert history.loss == plan(steps=17).loss
@@ -100,7 +109,12 @@ def test_finished_run_is_not_trained_again(tmp_path):
 def test_resume_takes_the_plan_of_the_run(tmp_path):
     with pytest.raises(Killed):
         PrivateTrainer(
-            model(), LOSS, plan(steps=9), run_dir=tmp_path, checkpoint_every=2, callbacks=[Kill(4)]
+            model(),
+            LOSS,
+            plan(steps=9),
+            run_dir=tmp_path,
+            checkpoints=Checkpointing(every=2),
+            logs=Logs(callbacks=[Kill(4)]),
         ).fit(data())
     resumed = PrivateTrainer.resume(tmp_path, model(), LOSS)
     assert resumed.plan == plan(steps=9)
@@ -111,7 +125,7 @@ def test_resume_takes_the_plan_of_the_run(tmp_path):
 
 def test_lost_checkpoint_begins_anew_at_the_price_of_what_was_seen(tmp_path):
     with pytest.raises(Killed):
-        trainer(tmp_path, model(), callbacks=[Kill(9)]).fit(data())
+        trainer(tmp_path, model(), logs=Logs(callbacks=[Kill(9)])).fit(data())
     (tmp_path / "checkpoint.pt").unlink()
     result = trainer(tmp_path, model()).fit(data())
     assert (result.steps, result.counted_steps) == (31, 40)
@@ -174,7 +188,7 @@ def test_failed_write_leaves_the_last_checkpoint(tmp_path, monkeypatch):
         raise OSError("disk full")
 
     with pytest.raises(Killed):
-        trainer(tmp_path, model(), callbacks=[Kill(5)]).fit(data())
+        trainer(tmp_path, model(), logs=Logs(callbacks=[Kill(5)])).fit(data())
     monkeypatch.setattr(torch, "save", fail)
     with pytest.raises(OSError, match="disk full"):
         trainer(tmp_path, model()).fit(data())
@@ -185,7 +199,7 @@ def test_failed_write_leaves_the_last_checkpoint(tmp_path, monkeypatch):
 def test_interrupted_run_in_memory_goes_on():
     net = model()
     kill = Kill(3)
-    private = PrivateTrainer(net, LOSS, plan(), optimizer=sgd(net), callbacks=[kill])
+    private = PrivateTrainer(net, LOSS, plan(), optimizer=sgd(net), logs=Logs(callbacks=[kill]))
     with pytest.raises(Killed):
         private.fit(data())
     result = private.fit(data())
@@ -233,7 +247,7 @@ def cut_off(path):
 @pytest.mark.parametrize("lose", [Path.unlink, emptied, cut_off])
 def test_lost_ledger_is_refused(tmp_path, lose):
     with pytest.raises(Killed):
-        trainer(tmp_path, model(), callbacks=[Kill(32)]).fit(data())
+        trainer(tmp_path, model(), logs=Logs(callbacks=[Kill(32)])).fit(data())
     path = tmp_path / "ledger.jsonl"
     kept = path.read_bytes()
     lose(path)

@@ -31,6 +31,8 @@ from taut.training import (
     CSVLog,
     FixedSizeSampling,
     FlatClip,
+    Loading,
+    Logs,
     Plan,
     PrivateLoader,
     PrivateTrainer,
@@ -91,7 +93,7 @@ def test_without_noise_and_clipping_as_plain_sgd():
 def test_physical_batches_change_nothing_noise_included(most):
     whole, parts = model(), model()
     trained(whole, plan())
-    trained(parts, plan(), max_physical_batch_size=most)
+    trained(parts, plan(), loading=Loading(max_physical_batch_size=most))
     assert torch.allclose(weights(whole), weights(parts), atol=1e-5)
 
 
@@ -153,7 +155,7 @@ def test_average_of_weights():
         def on_step_end(self, trainer, event):
             seen.append(weights(trainer.model))
 
-    trainer, _ = trained(net, plan(), ema=0.9, callbacks=[Keep()])
+    trainer, _ = trained(net, plan(), ema=0.9, logs=Logs(callbacks=[Keep()]))
     average = weights(model())
     for t, value in enumerate(seen):
         decay = min(0.9, (1 + t) / (10 + t))
@@ -209,7 +211,7 @@ def test_empty_batches_are_steps_of_noise():
         def on_step_end(self, trainer, event):
             losses.append((event.private_loss, weights(trainer.model)))
 
-    trained(net, plan(batch_size=1, steps=20), callbacks=[Keep()])
+    trained(net, plan(batch_size=1, steps=20), logs=Logs(callbacks=[Keep()]))
     empty = [i for i, (loss, _) in enumerate(losses) if loss is None]
     assert empty
     for i in empty[1:]:
@@ -221,7 +223,7 @@ def test_noise_is_drawn_once_for_each_logical_batch(monkeypatch):
     monkeypatch.setattr(
         "taut.training._tensors.normal.fill_normal", lambda _, scale, __: draws.append(scale)
     )
-    trained(model(), plan(), max_physical_batch_size=2)
+    trained(model(), plan(), loading=Loading(max_physical_batch_size=2))
     assert len(draws) == 6
     # One standard deviation of the sum over the expected batch size, whatever the batch holds.
     assert draws == [pytest.approx(0.5 * 1.0 / 12, rel=1e-3)] * 6
@@ -239,7 +241,7 @@ def test_update_divides_by_the_expected_batch_size(monkeypatch):
     dataset = TensorDataset(torch.ones(60, FEATURES), torch.zeros(60, dtype=torch.int64))
     net = model()
     trainer = PrivateTrainer(
-        net, LOSS, plan(), optimizer=sgd(net, lr=1e-9), callbacks=[Keep()],
+        net, LOSS, plan(), optimizer=sgd(net, lr=1e-9), logs=Logs(callbacks=[Keep()]),
         generator=SeededForExperiments(seed=3),
     )  # fmt: skip
     trainer.fit(dataset)
@@ -262,7 +264,7 @@ def test_callbacks_hear_of_steps_epochs_and_the_end(tmp_path):
             heard.append(("end", result.steps))
 
     log = CSVLog(tmp_path / "steps.csv", every=2)
-    trained(model(), plan(), callbacks=[Listen(), log])
+    trained(model(), plan(), logs=Logs(callbacks=[Listen(), log]))
     assert heard[4:7] == [("step", 5), ("epoch", 1.0), ("step", 6)]
     assert heard[-1] == ("end", 6)
     rows = list(csv.DictReader((tmp_path / "steps.csv").read_text().splitlines()))
@@ -274,7 +276,7 @@ def test_callbacks_hear_of_steps_epochs_and_the_end(tmp_path):
 def test_epsilon_is_logged_for_tensorboard(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    trained(model(), plan(), callbacks=[TensorBoardLog(tmp_path, every=2)])
+    trained(model(), plan(), logs=Logs(callbacks=[TensorBoardLog(tmp_path, every=2)]))
     board = EventAccumulator(str(tmp_path)).Reload()
     assert board.Tags()["scalars"] == ["privacy/epsilon"]
     points = board.Scalars("privacy/epsilon")
@@ -288,10 +290,10 @@ def test_run_files_hold_no_private_loss_unless_asked(tmp_path):
     assert names == {"plan.json", "ledger.jsonl", "checkpoint.pt", "result.json"}
     result = json.loads((tmp_path / "quiet" / "result.json").read_text())
     assert result["epsilon"]["upper"] == pytest.approx(plan().epsilon)
-    trained(model(), plan(), run_dir=tmp_path / "open", log_private_metrics=True)
+    trained(model(), plan(), run_dir=tmp_path / "open", logs=Logs(private_metrics=True))
     assert "private_loss" in (tmp_path / "open" / "private.csv").read_text()
     with pytest.raises(ValueError, match="needs a run_dir"):
-        trained(model(), plan(), log_private_metrics=True)
+        trained(model(), plan(), logs=Logs(private_metrics=True))
 
 
 def test_evaluation_counts_right_answers():
@@ -398,7 +400,7 @@ def test_unfreezing_during_training_is_refused():
             net[0].requires_grad_(True)
 
     with pytest.raises(UnsoundConfiguration, match="trainable after"):
-        PrivateTrainer(net, LOSS, plan(), callbacks=[Unfreeze()]).fit(data())
+        PrivateTrainer(net, LOSS, plan(), logs=Logs(callbacks=[Unfreeze()])).fit(data())
 
 
 def test_schedulers_that_look_at_losses_are_refused():
@@ -521,7 +523,9 @@ def test_examples_without_finite_gradients_are_counted(backend, caplog, tmp_path
             seen.append(event.dropped)
 
     net, full = SteepAtZero(), plan(sampling=FixedSizeSampling(), batch_size=60, steps=3)
-    trainer = PrivateTrainer(net, LOSS, full, backend=backend, callbacks=[See()], run_dir=tmp_path)
+    trainer = PrivateTrainer(
+        net, LOSS, full, backend=backend, logs=Logs(callbacks=[See()]), run_dir=tmp_path
+    )
     result = trainer.fit(TensorDataset(inputs, labels))
     assert seen == [1, 1, 1]
     assert result.dropped_examples == 3
@@ -591,7 +595,7 @@ def test_datasets_without_examples_to_sample_are_refused(dataset, error):
 
 def test_batches_that_are_no_pairs_are_refused():
     with pytest.raises(ValueError, match=r"\(inputs, targets\)"):
-        PrivateTrainer(model(), LOSS, plan(), collate_fn=len).fit(data())
+        PrivateTrainer(model(), LOSS, plan(), loading=Loading(collate_fn=len)).fit(data())
 
 
 def test_unknown_ways_to_resume_are_refused():

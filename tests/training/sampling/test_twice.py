@@ -16,10 +16,12 @@ from taut.noise import SeededForExperiments
 from taut.noise.geometry import Subspaces
 from taut.training import (
     Callback,
+    Checkpointing,
     FlatClip,
     GroupClip,
     HybridClip,
     L2LInfClip,
+    Logs,
     Plan,
     PoissonSampling,
     PrivateTrainer,
@@ -243,8 +245,8 @@ def trained(net, clipping, directory=None, *, seed=5, callbacks=(), **options):
     plan = plan_of(clipping, examples=60, sampling=TwiceSampling(spread=16))
     generator = None if seed is None else SeededForExperiments(seed=seed)
     trainer = PrivateTrainer(
-        net, LOSS, plan, run_dir=directory, generator=generator, callbacks=list(callbacks),
-        checkpoint_every=2, **options,
+        net, LOSS, plan, run_dir=directory, generator=generator,
+        logs=Logs(callbacks=callbacks), checkpoints=Checkpointing(every=2), **options,
     )  # fmt: skip
     return trainer.fit(data())
 

@@ -23,8 +23,11 @@ from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import SecureGenerator, SeededForExperiments
 from taut.training import (
     Callback,
+    Checkpointing,
     FixedSizeSampling,
     FlatClip,
+    Loading,
+    Logs,
     PoissonSampling,
     PrivateLoader,
     PrivateTrainer,
@@ -196,7 +199,10 @@ class KeepRun(Callback):
 
 def fitted(folder):
     """Train with a seed; go on from a checkpoint in the middle."""
-    options = {"max_physical_batch_size": 2, "checkpoint_every": 2}
+    options = {
+        "loading": Loading(max_physical_batch_size=2),
+        "checkpoints": Checkpointing(every=2),
+    }
     net = wrapped(model(), "ddp")
     trainer = PrivateTrainer(
         net,
@@ -204,7 +210,7 @@ def fitted(folder):
         plan(batch_size=3),
         optimizer=sgd(net),
         run_dir=folder,
-        callbacks=[KeepRun()],
+        logs=Logs(callbacks=[KeepRun()]),
         generator=SeededForExperiments(seed=5),
         **options,
     )

@@ -82,7 +82,7 @@ def _dataset(rows: Rows) -> Any:
 def _trainer_loop(plan: Plan, dimension: int, physical: int | None, *, is_seeded: bool) -> Loop:
     import torch
 
-    from taut.training import Callback, PrivateTrainer, StepEnd
+    from taut.training import Callback, Loading, Logs, PrivateTrainer, StepEnd
 
     class Watch(Callback):
         def __init__(self) -> None:
@@ -99,10 +99,9 @@ def _trainer_loop(plan: Plan, dimension: int, physical: int | None, *, is_seeded
             torch.nn.Linear(dimension, 1, bias=False),
             _losses,
             plan,
-            callbacks=[watch],
-            max_physical_batch_size=physical,
+            loading=Loading(max_physical_batch_size=physical),
+            logs=Logs(callbacks=[watch], progress=False),
             generator=_source(run_seed, is_seeded),
-            progress=False,
         )
         trainer.fit(_dataset(rows))
         return np.stack(watch.seen)

@@ -15,7 +15,7 @@ from taut.errors import UnsoundConfiguration
 from taut.training._tensors.draws import same_draws
 from taut.training._tensors.examples import batch_size, examples_of
 
-__all__ = ["Augment", "Augmentation", "examples_within"]
+__all__ = ["Augment", "Augmentation"]
 
 Augment: TypeAlias = Callable[[Any], Any]
 """Takes the inputs of a batch, and returns a variant of every example."""
@@ -108,13 +108,6 @@ class Augmentation:
                 after = self._called(_ordered(some, order), len(places))
             if not _agree(before, after, order == places):
                 raise _mixes()
-
-
-def examples_within(rows: int | None, copies: int) -> int | None:
-    """Return how many examples have, with their copies, no more rows than these; at least one."""
-    if rows is None:
-        return None
-    return max(validate.positive_integer(max_physical_batch_size=rows) // copies, 1)
 
 
 def _stacked(*copies: Any) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Never, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from taut._base import validate
 from taut._base.run_names import checked_names
 from taut.errors import BudgetExceeded
 from taut.noise import RandomSource
-from taut.training._data.augmentation import Augment, Augmentation, examples_within
+from taut.training._data.augmentation import Augmentation
 from taut.training._data.batches import LabelRange, check_finite, check_rows, inputs_and_targets
 from taut.training._data.first_batch import first_examples
 from taut.training._data.loader import MicroBatch, PrivateLoader
@@ -38,6 +38,7 @@ from taut.training._run.logs.audience import Audience
 from taut.training._run.logs.callbacks import Callback, CSVLog
 from taut.training._run.mixed_sgd import mixed
 from taut.training._run.refresh import refresh_of, refuse_private
+from taut.training._run.settings import Checkpointing, Loading, Logs, check_settings
 from taut.training._run.state import RunState
 from taut.training._step.dropped_examples import warn_of_dropped
 from taut.training._step.moving_average import MovingAverage
@@ -45,12 +46,13 @@ from taut.training._step.optimizer_checks import optimizer_of, scheduler_of
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._step.recorded_passes import check_detached
 from taut.training._step.reduction import refuse_for_shards, unwrapped
-from taut.training._tensors.examples import Collate, LossFunction, batch_size
+from taut.training._tensors.examples import LossFunction, batch_size
 from taut.training._tensors.processes import Processes
 
 __all__ = ["PrivateTrainer"]
 
 _LOG = logging.getLogger(__name__)
+_LOADING, _CHECKPOINTS, _LOGS = Loading(), Checkpointing(), Logs()
 
 
 class PrivateTrainer:
@@ -69,31 +71,22 @@ class PrivateTrainer:
         scheduler: scheduler of the optimizer's learning rate, or a function from an optimizer to
             one; it is advanced after every step. With a plan that mixes, such a function.
         run_dir: where ledger and checkpoints are kept, so that a killed run can go on.
-        max_physical_batch_size: larger batches are computed in parts, with the same outcome; all
-            copies of an example count, and are never in two parts.
-        num_workers: processes that fetch examples.
-        collate_fn: makes a batch of a list of examples: inputs and targets.
-        augment: a function that takes the inputs of a batch and returns a random variant of each
-            example; what becomes of one must not depend on the others.
-        copies: how many variants of an example are drawn in a step. Its gradient is the mean over
-            them, clipped as one vector: they cost time, not epsilon (De et al. 2022).
+        loading: how examples become batches: physical batches, workers, collation, augmentation.
+        checkpoints: when checkpoints are written to `run_dir`.
+        logs: callbacks, the progress bar, and a log of private losses.
         public: examples that are no secret, as (inputs, targets) or as a dataset, for a clipping
             that is refreshed; see `RefreshedHybridClip`. Random labels are enough if the examples
             have none.
         ema: decay of a moving average of the weights, such as 0.999; see `averaged`.
-        callbacks: are told about the course of the run, by the first process alone and with the
-            losses of its share.
         device: where the model and batches are moved.
         generator: generator of choices and noise, by default the secure one.
         backend: back end of `PrivateGradient`.
         unchecked_isolation: train without a test that model, loss and collate function keep
             examples apart; statement and ledger repeat it.
-        checkpoint_every: write a checkpoint after so many steps,
-        checkpoint_seconds: seconds after which a checkpoint is written.
-        log_private_metrics: write losses of private batches to `private.csv` in `run_dir`.
-        progress: show the course of the run, if standard error is a terminal.
         names: a title, an owner and the name of the dataset, for the record of the run in its
             result; they are published with it.
+        unknown: none; for a name that moved into `loading`, `checkpoints` or `logs`, the error
+            says where it is.
 
     **Guarantee**: every update is the plan's: batches as its sampling draws them, clipped
     gradients, noise once, division by the expected batch size; it is written to the ledger before
@@ -102,6 +95,7 @@ class PrivateTrainer:
 
     Raises:
         UnsoundConfiguration: if model, optimizer or scheduler cannot be used with privacy.
+        TypeError: for an argument that is unknown or of another type.
 
     Example:
         >>> import torch
@@ -128,24 +122,19 @@ class PrivateTrainer:
         optimizer: Optimizer | Callable[[list[Tensor]], Optimizer] | None = None,
         scheduler: LRScheduler | Callable[[Optimizer], LRScheduler] | None = None,
         run_dir: str | os.PathLike[str] | None = None,
-        max_physical_batch_size: int | None = None,
-        num_workers: int = 0,
-        collate_fn: Collate | None = None,
-        augment: Augment | None = None,
-        copies: int = 1,
+        loading: Loading = _LOADING,
+        checkpoints: Checkpointing = _CHECKPOINTS,
+        logs: Logs = _LOGS,
         public: Any = None,
         ema: float | None = None,
-        callbacks: Sequence[Callback] = (),
         device: torch.device | str | None = None,
         generator: RandomSource | None = None,
         backend: Backend = "auto",
         unchecked_isolation: bool = False,
-        checkpoint_every: int | None = None,
-        checkpoint_seconds: float = 60.0,
-        log_private_metrics: bool = False,
-        progress: bool = True,
         names: Mapping[str, str | None] | None = None,
+        **unknown: Never,
     ) -> None:
+        check_settings(loading, checkpoints, logs, unknown)
         if not isinstance(plan, Plan):
             raise validate.WrongType(f"plan must be a Plan, got plan={plan!r}")
         model = unwrapped(model)
@@ -164,7 +153,7 @@ class PrivateTrainer:
         """How many updates the model has had."""
         self.ledger: RunLedger | None = None
         """What was spent, once training has begun."""
-        self._augment = Augmentation.of(augment, copies)
+        self._augment = Augmentation.of(loading.augment, loading.copies)
         self._gradient = PrivateGradient(
             model,
             plan.clipping,
@@ -173,37 +162,25 @@ class PrivateTrainer:
             generator=self._noise_bits,
             backend=backend,
             unchecked_isolation=unchecked_isolation,
-            copies=copies,
+            copies=loading.copies,
         )
         self._public = public
         self.refresh = refresh_of(
-            plan, self._gradient, public, collate_fn=collate_fn, device=self.device
+            plan, self._gradient, public, collate_fn=loading.collate_fn, device=self.device
         )
         """When the clipping was last refreshed and how long that took; None if it is fixed."""
         self._processes = self._gradient.processes
         if self._gradient.is_sharded:
             refuse_for_shards(mixing=plan.mixing is not None, run_dir=run_dir is not None)
-        self._files = RunFiles(
-            run_dir,
-            plan,
-            every=checkpoint_every,
-            seconds=checkpoint_seconds,
-            processes=self._processes,
-        )
-        self._loading: dict[str, Any] = {
-            "max_physical_batch_size": examples_within(max_physical_batch_size, copies),
-            "num_workers": num_workers,
-            "collate_fn": collate_fn,
-            "unchecked_isolation": unchecked_isolation,
-        }
-        if num_workers:
-            self._loading["worker_init_fn"] = leave_interrupts_to_parent
+        self._files = RunFiles(run_dir, plan, checkpoints, processes=self._processes)
+        self._loading = loading
+        self._unchecked_isolation = unchecked_isolation
         self._loss_fn = loss_fn
         self._losses: LossFunction | None = None
         self._labels: LabelRange | None = None
         is_first = self._processes.is_first
-        self._callbacks = [*callbacks, *self._logs(log_private_metrics)] if is_first else []
-        self._progress = progress and is_first
+        self._callbacks = [*logs.callbacks, *self._private_log(logs)] if is_first else []
+        self._progress = logs.progress and is_first
         self._names = checked_names(names or {})
         self._dropped = self._dropped_now = 0  # examples that contributed nothing
 
@@ -266,8 +243,12 @@ class PrivateTrainer:
         """
         self._loader(dataset)
         self._prepare(dataset)
-        most, collate = (self._loading[n] for n in ("max_physical_batch_size", "collate_fn"))
-        batch = first_examples(dataset, self.plan.batch_size, most, collate)
+        batch = first_examples(
+            dataset,
+            self.plan.batch_size,
+            self._loading.examples_at_once,
+            self._loading.collate_fn,
+        )
         rows = batch_size(inputs_and_targets(batch)[0])
         train_mode(self.model)
         with torch.random.fork_rng():
@@ -296,7 +277,7 @@ class PrivateTrainer:
                 dataset,
                 self._losses,
                 batch=batch_size,
-                collate_fn=self._loading["collate_fn"],
+                collate_fn=self._loading.collate_fn,
                 device=self.device,
             )
 
@@ -312,19 +293,24 @@ class PrivateTrainer:
 
     def _loader(self, dataset: Any) -> PrivateLoader:
         refuse_private(self._public, dataset)
+        loading = self._loading
         return PrivateLoader(
             dataset,
             self.plan,
             steps=self.plan.steps,
             generator=self._sampling_bits,
-            **self._loading,
+            max_physical_batch_size=loading.examples_at_once,
+            num_workers=loading.num_workers,
+            collate_fn=loading.collate_fn,
+            worker_init_fn=leave_interrupts_to_parent if loading.num_workers else None,
+            unchecked_isolation=self._unchecked_isolation,
         )
 
-    def _logs(self, private: bool) -> Iterator[Callback]:
+    def _private_log(self, logs: Logs) -> Iterator[Callback]:
         directory = self._files.directory
-        if private:
+        if logs.private_metrics:
             if directory is None:
-                raise ValueError("log_private_metrics=True needs a run_dir to write to")
+                raise ValueError("private_metrics=True needs a run_dir to write to")
             yield CSVLog(RunDirectory(directory).private_losses, private=True)
 
     def _prepare(self, dataset: Any) -> None:
@@ -332,7 +318,7 @@ class PrivateTrainer:
         if self._losses is not None:
             return
         self._losses, self._labels = recognised(
-            self._loss_fn, self.model, dataset, self._loading["collate_fn"], self.device
+            self._loss_fn, self.model, dataset, self._loading.collate_fn, self.device
         )
 
     def _state(self, loader: PrivateLoader, ledger: RunLedger) -> RunState:
@@ -377,7 +363,7 @@ class PrivateTrainer:
     def _carried_out(self, loader: PrivateLoader, resume: str, interrupts: Interrupts) -> bool:
         """Take the steps that are left; return whether the run was stopped before the last."""
         self.ledger = self._files.ledger()
-        if self._loading["unchecked_isolation"]:
+        if self._unchecked_isolation:
             self.ledger.note_unchecked_isolation()
         began, stopped = None, False
         try:

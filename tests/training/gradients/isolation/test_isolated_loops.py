@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 from taut.audit import verify_statement
 from taut.errors import UnsoundConfiguration
-from taut.training import FlatClip, Plan, PrivateTrainer, make_private
+from taut.training import FlatClip, Loading, Logs, Plan, PrivateTrainer, make_private
 from taut.training._data.collation import check_collation
 
 EXAMPLES, FEATURES, CLASSES = 48, 6, 3
@@ -314,14 +314,14 @@ def trainer(**options):
         clipping=FlatClip(1.0),
     )  # fmt: skip
     loss = nn.CrossEntropyLoss(reduction="none")
-    return PrivateTrainer(net(), loss, plan, progress=False, **options)
+    return PrivateTrainer(net(), loss, plan, logs=Logs(progress=False), **options)
 
 
 def test_both_ways_to_train_test_their_collation():
     with pytest.raises(UnsoundConfiguration, match="collate_fn"):
         loop(SOUND["cross entropy"], collate=mixup)
     with pytest.raises(UnsoundConfiguration, match="collate_fn"):
-        trainer(collate_fn=mixup).fit(TensorDataset(X, Y))
+        trainer(loading=Loading(collate_fn=mixup)).fit(TensorDataset(X, Y))
 
 
 def test_unchecked_run_is_repeated_by_ledger_and_statement(tmp_path):

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from taut._base import validate
 from taut._base.files import _move
+from taut.training._run.settings import Checkpointing
 
 __all__ = ["Checkpoints"]
 
@@ -22,24 +22,22 @@ class Checkpoints:
 
     Args:
         path: the file.
-        every: write after so many steps; None for no such rule.
-        seconds: write when so much time has passed.
+        when: rule by steps and time.
 
     A reader finds the last checkpoint that was written completely: a new one takes its place in one
     move, after the disk has it.
     """
 
-    def __init__(self, path: Path, *, every: int | None, seconds: float) -> None:
+    def __init__(self, path: Path, when: Checkpointing) -> None:
         self.path = path
-        self._every = None if every is None else validate.positive_integer(every=every)
-        self._seconds = validate.non_negative(seconds=seconds)
+        self._when = when
         self._written = time.monotonic()
 
     def is_due(self, step: int) -> bool:
         """Whether to write one after `step` steps."""
-        if self._every is not None and step % self._every == 0:
+        if self._when.every is not None and step % self._when.every == 0:
             return True
-        return time.monotonic() - self._written >= self._seconds
+        return time.monotonic() - self._written >= self._when.seconds
 
     def write(self, state: dict[str, Any]) -> None:
         """Write a checkpoint in place of the last one."""

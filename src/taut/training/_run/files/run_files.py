@@ -16,6 +16,7 @@ from taut.training._ledger.run_directory import RunDirectory
 from taut.training._plan.plan import Plan
 from taut.training._run.files.checkpoint import Checkpoints
 from taut.training._run.files.shared_ledger import SharedLedger
+from taut.training._run.settings import Checkpointing
 from taut.training._tensors.processes import Processes
 
 __all__ = ["RunFiles"]
@@ -27,8 +28,7 @@ class RunFiles:
     Args:
         directory: made if it does not exist; None keeps all in memory.
         plan: the run's.
-        every: how many steps lie between checkpoints.
-        seconds: how much time lies between checkpoints.
+        checkpoints: when checkpoints are written.
         processes: processes that train together; the first of them reads and writes for all.
 
     All of these files may be published but for logs of private losses.
@@ -38,9 +38,8 @@ class RunFiles:
         self,
         directory: str | os.PathLike[str] | None,
         plan: Plan,
+        checkpoints: Checkpointing,
         *,
-        every: int | None,
-        seconds: float,
         processes: Processes,
     ) -> None:
         self._processes = processes
@@ -49,7 +48,7 @@ class RunFiles:
         self._memory: RunLedger | None = None
         self._checkpoints: Checkpoints | None = None
         if self._at is not None:
-            self._checkpoints = Checkpoints(self._at.checkpoint, every=every, seconds=seconds)
+            self._checkpoints = Checkpoints(self._at.checkpoint, checkpoints)
 
     @property
     def directory(self) -> Path | None:
