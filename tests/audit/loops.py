@@ -68,6 +68,16 @@ class Shuffled(Sound):
         return self.parts.pop()
 
 
+class Allocated(Sound):
+    """Every example in one step of every epoch, drawn uniformly."""
+
+    def batch(self, gradients, step):
+        period = round(1 / self.plan.rate)
+        if step % period == 0:
+            self.steps_drawn = self.draw.integers(period, size=len(gradients))
+        return np.flatnonzero(self.steps_drawn == step % period)
+
+
 class RealisedBatchSize(Sound):
     """Divides by the number of examples that were drawn."""
 

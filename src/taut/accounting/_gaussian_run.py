@@ -1,9 +1,9 @@
 """A run of noisy sums, as people describe it: one vocabulary, and one loss, for every room.
 
 A sampler is described here and nowhere else: its name, how its batches may be given, the relations
-that it has a theorem for, and the loss of a run. To add one, such as an allocation of records to
-the steps of an epoch or batches with a cap, add a member to `Sampler` and a rule to `_RULES`; the
-commands, comparisons, reports, statements and plans follow.
+that it has a theorem for, and the loss of a run. To add one, such as batches with a cap, add a
+member to `Sampler` and a rule to `_RULES`; the commands, comparisons, reports, statements and plans
+follow.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from taut._base import validate
 from taut.accounting._adjacency import Adjacency
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.noise import gaussian
+from taut.accounting._releases.allocated import Allocated
 from taut.accounting._releases.release import Release
 
 __all__ = ["GaussianRun", "Sampler", "samplers_of"]
 
 _LEAST_RATE = 1e-18  # an epoch then has as many steps as 64 bits count
 _WHOLE = 1e-12  # relative: what division adds to a whole number of steps must not cost one more
+_WHOLE_EPOCH = 1e-9  # relative: a rate that was printed or divided still means a whole epoch
 _EXCHANGE = 2.0  # in clipping norms: an exchanged record takes one away and adds another
 
 
@@ -44,6 +46,8 @@ class Sampler(StrEnum):
 
     POISSON = "poisson"
     """Every record joins a step independently, with one probability."""
+    ALLOCATION = "allocation"
+    """Every record draws one step of every epoch, uniformly, and joins that step alone."""
     FIXED_SIZE = "fixed_size"
     """Every step draws a subset of one size afresh, uniform among all of that size."""
     SHUFFLE = "shuffle"
@@ -154,6 +158,8 @@ class GaussianRun:
         if self.sizes is not None:
             size, examples = self.sizes
             return examples // size
+        if self.sampler is Sampler.ALLOCATION:
+            return round(1 / self.rate)
         return max(math.floor(1 / self.rate * (1 + _WHOLE)), 1) if self.rate > 0 else 1
 
     def loss(
@@ -204,6 +210,14 @@ def _poisson(run: GaussianRun, step: _NoisySum, relation: Adjacency) -> PrivacyL
     return run.steps * step.under(relation).poisson(run.rate, removal=removal)
 
 
+def _allocation(run: GaussianRun, step: _NoisySum, relation: Adjacency) -> PrivacyLoss:
+    # An epoch that was stopped in the middle has a loss of its own, less than that of a whole one.
+    epochs, taken = divmod(run.steps, run.epoch_steps)
+    once = step.under(relation)
+    whole = epochs * once.allocated(run.epoch_steps)
+    return whole + once.allocated(run.epoch_steps, taken=taken) if taken else whole
+
+
 def _fixed_size(run: GaussianRun, step: _NoisySum, relation: Adjacency) -> PrivacyLoss:
     # Batches of one size differ by an exchanged record, whatever the relation.
     if run.sizes is None:
@@ -238,6 +252,14 @@ _RULES = {
         _poisson,
         "each record joins independently; sample and its size stay secret",
         compared=(Adjacency.ADD_REMOVE, Adjacency.REPLACE),
+        draws=True,
+    ),
+    Sampler.ALLOCATION: _Rule(
+        Adjacency.ADD_REMOVE,
+        _allocation,
+        "each record draws one of the {epoch_steps} steps of every epoch; draws and sizes stay "
+        "secret",
+        compared=(Adjacency.ADD_REMOVE,),
         draws=True,
     ),
     Sampler.FIXED_SIZE: _Rule(
@@ -282,6 +304,8 @@ def _batches(
             raise ValueError(
                 f"batch_size must be at most examples={examples}, got batch_size={size}"
             )
+        if sampler is Sampler.ALLOCATION:  # of all epochs that may be meant, the costliest
+            return 1 / (examples // size), None
         return size / examples, (size, examples)
     if _RULES[sampler].needs_sizes:
         raise ValueError(f"the sampler {sampler} needs {both}, not a rate")
@@ -294,6 +318,15 @@ def _rate(value: object, sampler: Sampler) -> float:
     rate = validate.probability(rate=value)
     if rate < _LEAST_RATE and (rate > 0 or sampler is not Sampler.POISSON):
         raise ValueError(f"rate must be greater than 0, at least {_LEAST_RATE}, got {rate=!r}")
+    if sampler is Sampler.ALLOCATION:
+        steps = round(1 / rate)
+        if not math.isclose(steps * rate, 1.0, rel_tol=_WHOLE_EPOCH):
+            fewer = math.floor(1 / rate)
+            raise ValueError(
+                f"rate must be one over the whole number of steps in an epoch for the sampler "
+                f"allocation, got {rate=!r}; the nearest are 1/{fewer} and 1/{fewer + 1}"
+            )
+        return 1 / steps
     return rate
 
 
@@ -327,6 +360,8 @@ def _drawn(release: Release) -> Iterator[Sampler]:
         yield Sampler.FIXED_SIZE
     if release.kind in _POISSON:
         yield Sampler.POISSON
+    if release.kind == Allocated.kind:
+        yield Sampler.ALLOCATION
     for field in fields(release):
         value = getattr(release, field.name)
         for part in value if isinstance(value, tuple) else (value,):

@@ -25,7 +25,8 @@ _SHUFFLED = (
 
 def complete_sampler(incomplete: str) -> list[str]:
     """Return the samplers that begin like what was typed."""
-    return [name for name in ("poisson", "fixed_size", "none") if name.startswith(incomplete)]
+    known = ("poisson", "allocation", "fixed_size", "none")
+    return [name for name in known if name.startswith(incomplete)]
 
 
 SIGMA = ("--sigma", "--noise-multiplier")
@@ -45,13 +46,14 @@ SamplerOption = Annotated[
     str | None,
     typer.Option(
         *SAMPLER,
-        help="How a step chooses its records: poisson, fixed_size or none.",
+        help="How a step chooses its records: poisson, allocation, fixed_size or none.",
         show_default="poisson if a rate or sizes are given, else none",
         autocompletion=complete_sampler,
     ),
 ]
 RateOption = Annotated[
-    float | None, typer.Option(help="Poisson: probability that a step takes a record.")
+    float | None,
+    typer.Option(help="Poisson, allocation: probability that a step takes a record."),
 ]
 BatchSizeOption = Annotated[
     int | None, typer.Option(help="(Expected) number of records in a batch.")

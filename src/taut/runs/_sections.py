@@ -82,7 +82,8 @@ class PlanSection:
         noise_multiplier: see above.
         max_noise_multiplier: more noise is no use.
         clipping: a table with a name and the arguments of that strategy.
-        sampling: a name, or a table as for clipping.
+        sampling: a name, or a table as for clipping; "best" for the cheaper of poisson and
+            allocation.
         mixing: a table as for clipping, with the name "model_mix"; none by default.
     """
 
@@ -107,10 +108,13 @@ class PlanSection:
         Raises:
             ValueError: for an unknown name or argument.
         """
-        sampling = {"name": self.sampling} if isinstance(self.sampling, str) else self.sampling
+        sampling: Any = self.sampling
+        if sampling != "best":
+            named = {"name": sampling} if isinstance(sampling, str) else sampling
+            sampling = _strategy(_members(Sampling), named, "sampling")
         return {
             "clipping": _strategy(_members(Clipping), self.clipping, "clipping"),
-            "sampling": _strategy(_members(Sampling), sampling, "sampling"),
+            "sampling": sampling,
             "mixing": self.mixing and _strategy([ModelMix], self.mixing, "mixing"),
         }
 

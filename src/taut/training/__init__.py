@@ -22,6 +22,7 @@ from taut.training._ledger.run_directory import RunDirectory
 from taut.training._ledger.statement_words import TrainingWords
 from taut.training._plan.mixing import ModelMix
 from taut.training._plan.plan import Plan
+from taut.training._sampling.allocation import RandomAllocation
 from taut.training._sampling.sampling import FixedSizeSampling, PoissonSampling
 from taut.training._sampling.twice import TwiceSampling
 
@@ -61,6 +62,7 @@ __all__ = [
     "PrivateOptimizer",
     "PrivateTrainer",
     "QuantileClip",
+    "RandomAllocation",
     "RefreshedGEPClip",
     "RefreshedHybridClip",
     "RunDirectory",

@@ -19,10 +19,13 @@ def masked():
 
 
 def test_every_row_is_the_run_that_was_asked_for(runs):
-    first, rate = runs.runs[0], RUN["batch_size"] / RUN["examples"]
-    assert first.sampler == "poisson"
-    assert first.loss == RUN["steps"] * taut.gaussian(1.0).poisson(rate)
-    assert {run.sampler for run in runs.runs} == {"poisson", "fixed_size", "shuffle"}
+    rate = RUN["batch_size"] / RUN["examples"]
+    assert runs["poisson"].loss == RUN["steps"] * taut.gaussian(1.0).poisson(rate)
+    first = runs.runs[0]
+    assert first.sampler == "allocation"
+    assert first.loss == RUN["steps"] // 100 * taut.gaussian(1.0).allocated(100)
+    named = {"allocation", "poisson", "fixed_size", "shuffle"}
+    assert {run.sampler for run in runs.runs} == named
     assert runs.others == ()
 
 
@@ -44,6 +47,7 @@ def test_samplers_of_most_records_need_no_mask():
 
 def test_known_epsilons(runs):
     assert runs["Poisson, add_remove"].epsilon.upper == pytest.approx(1.8282, rel=1e-3)
+    assert runs["Allocation, add_remove"].epsilon.upper == pytest.approx(1.701, rel=1e-3)
     assert runs["fixed size, add_remove"].epsilon.upper == pytest.approx(13.36, rel=1e-3)
     ten_epochs = 10 * taut.gaussian(1.0, adjacency="zero_out")
     assert runs["shuffled"].epsilon.upper == ten_epochs.epsilon(1e-5)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from audit.loops import (
+    Allocated,
     ClippedAfterAveraging,
     ClippedAtTwice,
     EmptyBatchesDrawnAgain,
@@ -20,7 +21,9 @@ from audit.loops import (
     Truncated,
 )
 
-from taut.audit import Craft, audit_loop
+from taut.accounting import Adjacency
+from taut.audit import Craft, audit_loop, crafted
+from taut.audit._attacks.crafted import likelihood_ratios
 from taut.training import FixedSizeSampling, FlatClip, Plan
 
 PLAN = Plan(
@@ -49,6 +52,15 @@ FIXED = Plan(
 )  # fmt: skip
 
 
+ALLOCATED = Plan(
+    examples=12, rate=0.5, steps=9, noise_multiplier=0.6, delta=1e-2,
+    clipping=FlatClip(0.5), sampling="allocation",
+)  # fmt: skip
+CALLED_POISSON = Plan(
+    examples=12, rate=0.5, steps=9, noise_multiplier=0.6, delta=1e-2, clipping=FlatClip(0.5)
+)
+
+
 def audited(loop, plan, trials=300):
     return audit_loop(loop(plan, microbatch=2), plan, trials=trials, seed=11)
 
@@ -61,6 +73,7 @@ def audited(loop, plan, trials=300):
         (Sound, ONE_EPOCH),
         (FixedSize, FIXED),
         (FixedSize, FIXED_NEARLY_ALL),
+        (Allocated, ALLOCATED),
     ],
 )
 def test_sound_loop_passes(loop, plan):
@@ -125,3 +138,23 @@ def test_crafts_must_be_silent_after_the_first_coordinate():
     loud = Craft("loud", np.ones((3, 4)), np.ones((4, 4)))
     with pytest.raises(ValueError, match="zero after the first coordinate"):
         audit_loop(Sound(PLAN), PLAN, trials=40, crafts=[loud])
+
+
+@pytest.mark.parametrize(
+    ("loop", "plan"), [(Allocated, CALLED_POISSON), (Sound, ALLOCATED), (OneBatch, ALLOCATED)]
+)
+def test_batches_that_are_not_drawn_as_claimed_are_found(loop, plan):
+    result = audited(loop, plan)
+    assert any("batches are not what was claimed" in said for said in result.mismatches), result
+    assert not result.passed
+
+
+def test_ratio_of_epochs_is_that_of_densities():
+    """By enumeration of the step that the canary draws, for whole epochs and for a part."""
+    (silent, _) = crafted(2, clip_norm=1.0, dimension=2, adjacency="add_remove")
+    ratio = likelihood_ratios(silent, shift=0.7, rate=1 / 3, relation=Adjacency.ADD_REMOVE)
+    x = np.random.default_rng(0).normal(size=(5, 5, 2))
+    steps = np.exp(0.7 * x[:, :, 0] - 0.7**2 / 2)
+    whole = steps[:, :3].mean(1)
+    part = (steps[:, 3] + steps[:, 4] + 1) / 3
+    assert ratio["once in an epoch"](x) == pytest.approx(np.log(whole * part))

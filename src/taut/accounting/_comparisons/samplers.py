@@ -167,6 +167,8 @@ def compare_samplers(
     Samplers and relations of the run:
 
     * Poisson batches, under add/remove and under replace-one;
+    * random allocation, under add/remove: every record is in one batch of every epoch, drawn at
+      random; an epoch has as many whole steps as batches of this size fill;
     * batches of fixed size, under add/remove and under replace-one;
     * shuffled epochs, under zero-out, *without* amplification: in an epoch a record is in exactly
       one batch, so an epoch costs one release. No better theorem covers a shuffled loader.

@@ -12,7 +12,7 @@ from taut._base import validate
 from taut.accounting import Adjacency, PrivacyLoss
 from taut.audit._attacks.attack import Sides, best_attack
 from taut.audit._attacks.claim import Claim, epsilon_at_least
-from taut.audit._attacks.noise_checks import noise_checks
+from taut.audit._attacks.noise_checks import NoiseCheck, noise_checks
 from taut.audit._attacks.result import AuditResult
 from taut.audit._attacks.statistics import Runs, Statistic
 from taut.noise import SeededForExperiments, default_generator
@@ -125,6 +125,7 @@ def judge(
     claim: Claim,
     adjacency: Adjacency,
     confidence: float,
+    draws: Sequence[NoiseCheck] = (),
 ) -> AuditResult:
     """Choose attacks on one half of all runs, and judge them and the noise on the rest."""
     level = _confidence(confidence)
@@ -140,7 +141,7 @@ def judge(
 
     attacks = [best_attack(choosing, score, failure) for score in (proven, excess)]
     evidence, strongest = (attack.judged(judging[attack.craft], failure) for attack in attacks)
-    checks = [] if noise is None else noise_checks(noise)
+    checks = [] if noise is None else [*noise_checks(noise), *draws]
     return AuditResult(
         epsilon_lower=float(proven(*_rates(evidence.tpr_lower, evidence.fpr_upper))),
         claimed_epsilon=claim.epsilon,

@@ -102,7 +102,8 @@ def likelihood_ratios(
 
     Returns:
         "likelihood ratio", the sum over steps for batches that are drawn afresh, and "once in an
-        epoch", its counterpart if the canary is in exactly one batch of every 1 / rate.
+        epoch", the sum over epochs if the canary is in exactly one batch of every 1 / rate; the
+        last epoch may be a part.
     """
     if craft.name != "silent":
         return {}
@@ -114,12 +115,14 @@ def likelihood_ratios(
 
     def once(runs: Runs) -> NDArray[np.float64]:
         x = runs[:, :, 0]
-        period = min(max(round(1 / rate), 1), x.shape[1])
-        whole = x[:, : x.shape[1] // period * period].reshape(len(x), -1, period)
-        tilted = logsumexp(shift * whole, axis=2)
-        if relation is Adjacency.REPLACE:
-            tilted = tilted - logsumexp(-shift * whole, axis=2)
-        return np.asarray(tilted.sum(1))
+        period = max(round(1 / rate), 1)
+        epochs = [x[:, first : first + period] for first in range(0, x.shape[1], period)]
+        logs = np.zeros(len(x))
+        for part in epochs:
+            logs += _once(part, shift, period)
+            if relation is Adjacency.REPLACE:
+                logs -= _once(-part, shift, period)
+        return logs
 
     return {"likelihood ratio": ratio, "once in an epoch": once}
 
@@ -130,6 +133,15 @@ def _mixed(x: NDArray[np.float64], shift: float, rate: float) -> NDArray[np.floa
     return np.asarray(
         np.logaddexp(np.log1p(-rate) if rate < 1 else -np.inf, np.log(rate) + exponent)
     )
+
+
+def _once(x: NDArray[np.float64], shift: float, period: int) -> NDArray[np.float64]:
+    """Return the log density of an epoch, or of its first steps, over that of noise alone."""
+    exponents = shift * x - shift**2 / 2
+    missing = period - x.shape[1]
+    if missing:  # the canary may have drawn one of these, where it is not seen
+        exponents = np.column_stack([exponents, np.full(len(x), np.log(missing))])
+    return np.asarray(logsumexp(exponents, axis=1) - np.log(period))
 
 
 def _base(

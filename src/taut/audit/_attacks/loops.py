@@ -12,6 +12,7 @@ from taut.audit._attacks.attack import Sides
 from taut.audit._attacks.audit import collect, enough, judge, seeds
 from taut.audit._attacks.claim import Claim
 from taut.audit._attacks.crafted import Craft, Rows, crafted, likelihood_ratios
+from taut.audit._attacks.draw_check import draw_check
 from taut.audit._attacks.result import AuditResult
 from taut.errors import UnsoundConfiguration
 
@@ -51,7 +52,9 @@ def audit_loop(
             gradients in the first coordinate alone.
 
     **Guarantee**: that of :class:`AuditResult`, for the adjacency of the plan's sampling and an
-    attacker who sees every step. Noise is checked in the coordinates where no example speaks.
+    attacker who sees every step. Noise is checked in the coordinates where no example speaks, and
+    how often the canary is in a batch of an epoch where only the canary speaks: a loop that
+    allocates is told from one that draws afresh, whichever was claimed.
 
     Raises:
         ValueError: if the loop returns other shapes than the plan says, or crafts do not fit.
@@ -87,6 +90,7 @@ def audit_loop(
     scale = deviation / (plan.batch_size * kept)
     norm = deviation / plan.noise_multiplier
     adjacency = plan.adjacency
+    is_usual = crafts is None
     if crafts is None:
         crafts = crafted(plan.examples, clip_norm=norm, dimension=dimension, adjacency=adjacency)
     _check_crafts(crafts, dimension)
@@ -97,6 +101,8 @@ def audit_loop(
     # No seed serves two crafted pairs: runs with the same noise would count twice in its checks.
     drawn = seeds(2 * enough(trials) * len(crafts), seed)
     settings = []
+    chosen = {"shift": shift, "rate": plan.rate * kept}
+    is_allocated = plan.sampling.epoch_steps > 1
     for place, craft in enumerate(crafts):
         without, including = collect(
             lambda with_canary, run_seed, craft=craft: _units(  # type: ignore[misc]
@@ -106,10 +112,15 @@ def audit_loop(
             ),
             drawn[2 * trials * place : 2 * trials * (place + 1)],
         )
-        ratios = likelihood_ratios(craft, shift=shift, rate=plan.rate * kept, relation=adjacency)
+        ratios = likelihood_ratios(craft, relation=adjacency, **chosen)
         settings.append(Sides(craft.name, without, including, ratios))
     noise = [runs[:, :, 1:] for sides in settings for runs in (sides.without, sides.including)]
-    return judge(settings, np.concatenate(noise), claim, adjacency, confidence)
+    draws = [
+        draw_check(sides.including, is_allocated=is_allocated, **chosen)
+        for sides in settings
+        if is_usual and sides.craft == "silent"
+    ]
+    return judge(settings, np.concatenate(noise), claim, adjacency, confidence, draws)
 
 
 def _noise(plan: Plan, dimension: int) -> tuple[float, float]:

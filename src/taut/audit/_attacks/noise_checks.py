@@ -11,17 +11,18 @@ from scipy.special import gammainc, gammaincc
 
 from taut.audit._attacks.statistics import Runs
 
-__all__ = ["NoiseCheck", "noise_checks"]
+__all__ = ["NoiseCheck", "check_normal", "noise_checks"]
 
 _TOLERATED = 5e-4  # of the deviation: engines may add a little noise to cover their rounding
 
 
 @dataclass(frozen=True)
 class NoiseCheck:
-    """A two-sided test of one property of the noise.
+    """A two-sided test of one property of what is random.
 
     Attributes:
-        name: what was tested: the "variance", independence "between steps" or "between runs".
+        name: what was tested: the "variance" of the noise, its independence "between steps" or
+            "between runs", or the "draws in an epoch" of one example.
         ratio: the estimate over what was claimed; one if all is as claimed.
         p_value: the probability of a ratio as far off or farther, if all is as claimed.
     """
@@ -47,13 +48,14 @@ def noise_checks(runs: Runs) -> list[NoiseCheck]:
     """
     count, steps, _ = runs.shape
     return [
-        _check("variance", runs),
-        _check("between steps", runs.sum(1) / np.sqrt(steps)),
-        _check("between runs", runs.sum(0) / np.sqrt(count)),
+        check_normal("variance", runs),
+        check_normal("between steps", runs.sum(1) / np.sqrt(steps)),
+        check_normal("between runs", runs.sum(0) / np.sqrt(count)),
     ]
 
 
-def _check(name: str, normal: NDArray[np.float64]) -> NoiseCheck:
+def check_normal(name: str, normal: NDArray[np.float64]) -> NoiseCheck:
+    """Test the squares of values that are claimed to be independent standard normal numbers."""
     freedom = normal.size
     square = float(np.square(normal).sum())
     above = float(gammaincc(freedom / 2, square / (1 + _TOLERATED) ** 2 / 2))

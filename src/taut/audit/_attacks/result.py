@@ -9,6 +9,7 @@ from typing import Any
 from taut._base.rounding import round_down, round_up
 from taut.accounting import Adjacency
 from taut.audit._attacks.attack import Evidence
+from taut.audit._attacks.draw_check import DRAWS
 from taut.audit._attacks.noise_checks import NoiseCheck
 
 __all__ = ["AuditResult"]
@@ -30,7 +31,7 @@ class AuditResult:
         evidence: evidence of the attack behind `epsilon_lower`.
         strongest: evidence of the attack that was to exceed what the claim allows at any delta,
         allowed_tpr: the largest true-positive rate that the claim allows it.
-        noise_checks: whether noise is what was claimed, where that was asked.
+        noise_checks: whether noise is what was claimed, where that was asked, and batches.
         noise_failure: the p-value below which a noise check fails.
 
     **Guarantee**: if all runs are independent and the loop keeps its claim, `passed` is false with
@@ -69,10 +70,11 @@ class AuditResult:
 
     @property
     def mismatches(self) -> tuple[str, ...]:
-        """How the noise differs from what was claimed; no violation by itself."""
+        """How noise or batches differ from what was claimed; no violation by itself."""
         return tuple(
-            f"noise is not what was claimed ({check.name}): {check.ratio:.4g} times the expected "
-            f"square, p-value {check.p_value:.2g}"
+            f"{'batches are' if check.name == DRAWS else 'noise is'} not what was claimed "
+            f"({check.name}): {check.ratio:.4g} times the expected square, p-value "
+            f"{check.p_value:.2g}"
             for check in self.noise_checks
             if check.p_value < self.noise_failure
         )

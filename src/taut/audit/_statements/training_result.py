@@ -116,9 +116,9 @@ def _loss_of(
     stated: PrivacyLoss, plan: Plan, counted: int, delta: float
 ) -> tuple[PrivacyLoss, list[str], list[str]]:
     """Return the loss to be covered, and what is wrong and what is odd about the stated one."""
-    planned = plan.loss_at(counted)
-    if stated == planned:
+    if plan.is_loss_of(stated, counted):
         return stated, [], []
+    planned = plan.loss_at(counted)
     if _is_cheaper(stated, planned, delta):
         said = f"its loss is not that of its plan after {counted} steps, but cheaper"
         return planned, [said], []

@@ -12,7 +12,6 @@ from taut.cli._run_options import EXAMPLES, SAMPLER, DeltaOption, JsonOption, co
 if TYPE_CHECKING:
     from taut.runs import PlanSweep, SweptPlan
     from taut.training import Plan
-    from taut.training.extend import Sampling
 
 _KNOBS = ("batch_size", "rate", "epochs", "steps", "epsilon", "delta", "examples")
 _POWERS = range(-3, 4)  # of two: where a plot looks if it is not told
@@ -41,7 +40,8 @@ def plan(
         str,
         typer.Option(
             *SAMPLER,
-            help="How batches are drawn: poisson or fixed_size.",
+            help="How batches are drawn: poisson, allocation, fixed_size, or best, the cheaper of "
+            "the first two.",
             autocompletion=complete_sampler,
         ),
     ] = "poisson",
@@ -77,7 +77,7 @@ def plan(
             "steps": steps,
             "epsilon": epsilon,
             "delta": delta,
-            "sampling": _sampling(sampling),
+            "sampling": _sampling_name(sampling),
             "clipping": FlatClip(1.0),
         }
         if sweep is not None:
@@ -94,15 +94,18 @@ def plan(
             plot_plans(swept, plot)
 
 
-def _sampling(name: str) -> "Sampling":
+def _sampling_name(name: str) -> str:
+    """Return the name as a plan knows it, or say which there are."""
     from taut.accounting import Sampler
-    from taut.training import FixedSizeSampling, PoissonSampling
 
-    kinds = {Sampler.POISSON: PoissonSampling, Sampler.FIXED_SIZE: FixedSizeSampling}
+    known = ("poisson", "allocation", "fixed_size", "best")
     try:
-        return kinds[Sampler(name)]()
-    except (KeyError, ValueError):
-        raise ValueError(f"--sampler must be one of {', '.join(kinds)}, got {name!r}") from None
+        word = name if name == "best" else str(Sampler(name))
+    except ValueError:
+        word = ""
+    if word not in known:
+        raise ValueError(f"--sampler must be one of {', '.join(known)}, got {name!r}")
+    return word
 
 
 def _read_sweep(text: str) -> tuple[str, list[float]]:

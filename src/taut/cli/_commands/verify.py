@@ -54,8 +54,8 @@ def verify(
     The statement is a result.json of taut train, {"epsilon": .., "delta": .., "loss": ..} with a
     loss that PrivacyLoss.to_dict() wrote, or written by hand: {"epsilon": 1.84, "delta": 1e-5,
     "noise_multiplier": 1.0, "rate": 0.01, "steps": 1000, "sampler": "poisson"}, where sampler is
-    poisson, fixed_size, shuffle or none, and batch_size and examples may stand for rate. Files that
-    a statement names are not opened.
+    poisson, allocation, fixed_size, shuffle or none, and batch_size and examples may stand for
+    rate. Files that a statement names are not opened.
 
     Example: taut verify result.json --max-epsilon 3 --max-delta 1e-5 --adjacency add_remove
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -79,7 +80,8 @@ def alternatives(evidence: Evidence, epsilon: float) -> Alternatives:
         size, count = round(factor * plan.batch_size), round(steps / factor)
         if not 1 <= size < plan.examples or count < 1:
             continue
-        sampling = plan.sampling.fitted(plan.examples, size / plan.examples)
+        rate = plan.sampling.rate_of(size, plan.examples)
+        sampling = plan.sampling.fitted(plan.examples, rate)
         sigma = needed(lambda x, s=sampling, n=count: s.loss(x, plan.examples, n))  # type: ignore[misc]
         batches.append(Alternative("batch", plan.adjacency, None, sigma, float(size), count))
     return Alternatives(tuple(samplers), tuple(batches))
@@ -108,6 +110,9 @@ def _samplers(
                 continue
             if sampler is Sampler.POISSON:
                 yield GaussianRun.of(sampler, steps=steps, rate=rate), relation
+            elif sampler is Sampler.ALLOCATION:
+                epoch = max(math.floor(examples / batch_size * (1 + 1e-9)), 1)  # a rounded quotient
+                yield GaussianRun.of(sampler, steps=steps, rate=1 / epoch), relation
             elif is_whole:
                 run = GaussianRun.of(sampler, steps=steps, batch_size=size, examples=examples)
                 yield run, relation

@@ -302,7 +302,8 @@ def _of_training(evidence: Evidence) -> list[Assumption]:
             "batch with plain autograd; the model is checked by `taut.training.check_model`",
         ),
         Assumption(
-            f"Batches are drawn by {kind} sampling, afresh at every step.",
+            f"Batches are drawn by {kind} sampling, afresh "
+            f"{'at every step' if plan.sampling.epoch_steps == 1 else 'in every epoch'}.",
             _ENFORCED,
             "`taut.training.PrivateLoader`, from the same plan that is accounted for",
         ),

@@ -43,12 +43,15 @@ class MicroBatch(NamedTuple):
         size: how many examples.
         step: the number of the logical batch, from zero, over all passes.
         is_last: whether the logical batch ends here, so that noise is due.
+        place: the number of the step in its epoch, from zero, where an epoch is drawn at once;
+            zero where every step draws afresh. A ledger is told of it.
     """
 
     data: Any
     size: int
     step: int
     is_last: bool
+    place: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -56,13 +59,21 @@ class MicroBatch(NamedTuple):
         return self.size == 0
 
 
-class _Part(NamedTuple):
-    """A part that was chosen, not yet fetched; `state` is the generator's before its step."""
+class _Batch(NamedTuple):
+    """A logical batch that was drawn; `state` is the generator's before that."""
 
     indices: Indices
     step: int
-    is_last: bool
+    place: int
     state: dict[str, Any] | None
+
+
+class _Part(NamedTuple):
+    """A part of a batch that was chosen, not yet fetched."""
+
+    indices: Indices
+    batch: _Batch
+    is_last: bool
 
 
 class PrivateLoader:
@@ -85,7 +96,9 @@ class PrivateLoader:
     `for batch in loader` yields collated batches as torch's loader does; `loader.current` describes
     the last one, and an empty logical batch comes as tensors without rows. `microbatches` yields
     both together. `len(loader)` is the number of logical batches in a pass. With a plan, the loader
-    ends after the steps of the plan, in the middle of a pass if need be.
+    ends after the steps of the plan, in the middle of a pass if need be. A pass that was left early
+    is followed by one that goes on with the next step: no example of an epoch that was drawn at
+    once is left out or comes twice.
 
     Tensors (`TensorDataset`, also in a `Subset`) are indexed as a whole if there is neither a
     collate function nor a worker.
@@ -150,6 +163,7 @@ class PrivateLoader:
         self.steps_taken = 0
         """How many logical batches were handed out, over all passes."""
         self._pending: deque[_Part] = deque()
+        self._draw_anew()
         self._collate = collate_fn
         self._tests_collation = not unchecked_isolation and collate_fn not in (
             None,
@@ -227,18 +241,21 @@ class PrivateLoader:
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run needs: the count of steps, and the state of a seeded generator.
 
-        A secure generator has no state to keep: fresh choices are as good as the lost ones.
+        A secure generator has no state to keep: fresh choices are as good as the lost ones. How an
+        epoch was drawn is a secret, and not in it: who goes on from here begins a new epoch.
         """
         state = None
         if isinstance(self.generator, SeededForExperiments):
-            ahead = [part.state for part in self._pending if part.step >= self.steps_taken]
+            # An epoch that was begun is not gone on with: the next one is drawn from here.
+            ahead = [batch.state for batch in self._drawn if batch.place == 0]
             state = ahead[0] if ahead else self.generator.state_dict()
         return {"steps": self.steps_taken, "generator": state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on after the steps of `state`; what was begun is dropped."""
+        """Go on after the steps of `state`, with a new epoch; what was begun is dropped."""
         self.steps_taken = validate.integer(steps=state["steps"])
         self._pending = deque()
+        self._draw_anew()
         if state["generator"] is not None:
             if not isinstance(self.generator, SeededForExperiments):
                 raise UnsoundConfiguration(
@@ -271,40 +288,63 @@ class PrivateLoader:
             return iter(self._data_loader)
         return map(self._tensors, self._choose(self._pending))
 
+    def _draw_anew(self) -> None:
+        """Begin a new epoch with the next step."""
+        rank, size = self.processes.rank, self.processes.size
+        self._shares = self.sampling.shares(self.examples, rank, size, self.generator)
+        self._epochs_from = self.steps_taken
+        self._drawn: deque[_Batch] = deque()  # ahead of what was handed out
+
+    def _batch(self, step: int) -> _Batch:
+        """Return the batch of a step, drawn now or for an earlier pass that did not get to it."""
+        ahead = step - self._drawn[0].step if self._drawn else 0
+        if ahead < len(self._drawn):
+            return self._drawn[ahead]
+        seeded = isinstance(self.generator, SeededForExperiments)
+        state = self.generator.state_dict() if seeded else None  # type: ignore[attr-defined]
+        place = (step - self._epochs_from) % self.sampling.epoch_steps
+        batch = _Batch(next(self._shares), step, place, state)
+        self._drawn.append(batch)
+        return batch
+
     def _choose(self, pending: deque[_Part]) -> Iterator[Indices]:
         """Yield the parts of one pass that hold examples, and note all parts as pending."""
         last = self.steps_taken + self._pass
         if self.plan is not None:
             last = min(last, self.plan.steps)
-        seeded = self.generator if isinstance(self.generator, SeededForExperiments) else None
-        rank, size = self.processes.rank, self.processes.size
-        batches = self.sampling.shares(self.examples, rank, size, self.generator)
         for step in range(self.steps_taken, last):
-            state = None if seeded is None else seeded.state_dict()
-            for part in self._parts(next(batches), step, state):
+            self._check_current(pending)
+            for part in self._parts(self._batch(step)):
                 pending.append(part)
                 if len(part.indices):
                     yield part.indices
 
-    def _parts(self, indices: Indices, step: int, state: dict[str, Any] | None) -> Iterator[_Part]:
+    def _parts(self, batch: _Batch) -> Iterator[_Part]:
+        indices = batch.indices
         size = self.max_physical_batch_size or max(len(indices), 1)
         count = max(-(-len(indices) // size), 1)
         # Parts of nearly equal size: none is so small that its step costs more than it does.
         for i, part in enumerate(np.array_split(indices, count)):
-            yield _Part(part, step, i == count - 1, state)
+            yield _Part(part, batch, i == count - 1)
 
     def _empties(self, pending: deque[_Part]) -> Iterator[MicroBatch]:
         while pending and not len(pending[0].indices):
             yield self._hand_out(pending, None)
 
-    def _hand_out(self, pending: deque[_Part], data: Any) -> MicroBatch:
+    def _check_current(self, pending: deque[_Part]) -> None:
         if pending is not self._pending:
             raise UnsoundConfiguration(
                 "another pass over this loader has begun; steps are counted in one pass at a time"
             )
+
+    def _hand_out(self, pending: deque[_Part], data: Any) -> MicroBatch:
+        self._check_current(pending)
         part = pending.popleft()
-        self.steps_taken = part.step + 1
-        self.current = MicroBatch(data, len(part.indices), part.step, part.is_last)
+        step, place = part.batch.step, part.batch.place
+        self.steps_taken = step + 1
+        while self._drawn and self._drawn[0].step <= step:
+            self._drawn.popleft()
+        self.current = MicroBatch(data, len(part.indices), step, part.is_last, place)
         return self.current
 
     def _without_rows(self) -> Any:
@@ -323,8 +363,8 @@ class _Requests:
         return (indices.tolist() for indices in self._loader._choose(self._loader._pending))
 
 
-def check_sampler(loader: object, sampling: Sampling) -> None:
-    """Refuse a loader that does not draw batches as `sampling`, whose loss is claimed, does.
+def check_sampler(loader: object, sampling: Sampling) -> PrivateLoader:
+    """Return a loader, unless it does not draw batches as `sampling`, whose loss is claimed, does.
 
     Raises:
         UnsoundConfiguration: for a shuffling or sequential loader, and for any that is not known
@@ -337,3 +377,4 @@ def check_sampler(loader: object, sampling: Sampling) -> None:
             f"the loader draws with {loader.sampling!r}, the plan accounts for {sampling!r}; "
             "make the loader from the plan: PrivateLoader(dataset, plan)"
         )
+    return loader

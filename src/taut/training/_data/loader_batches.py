@@ -9,6 +9,9 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from taut.training._data.loader_checks import check_replaceable
+from taut.training._plan.arguments import sampling_of
+from taut.training._plan.best_sampling import BEST
+from taut.training._sampling.allocation import RandomAllocation
 from taut.training._sampling.sampling import (
     FixedSizeSampling,
     PoissonSampling,
@@ -28,27 +31,35 @@ class LoaderBatches:
         examples: the number of examples in the dataset.
         in_pass: the number of batches in one pass.
         share: what a plan is told about the size of a batch, `batch_size` or `rate`.
-        sampling: how batches are drawn, to be fitted by the plan.
+        sampling: how batches are drawn, to be fitted or chosen by the plan.
     """
 
     examples: int
     in_pass: int
     share: dict[str, Any]
-    sampling: Sampling
+    sampling: Sampling | str
 
     @classmethod
-    def of(cls, loader: DataLoader[Any], *, poisson: bool, rate: float | None) -> LoaderBatches:
+    def of(
+        cls,
+        loader: DataLoader[Any],
+        *,
+        poisson: bool,
+        rate: float | None,
+        sampling: Sampling | str | None = None,
+    ) -> LoaderBatches:
         """Return the batches for a loader.
 
         Args:
             loader: its dataset and its length count; its shuffling does not.
             poisson: sample every example on its own; otherwise draw batches of fixed size.
+            sampling: how batches are drawn, or its name; None for what `poisson` says.
             rate: the probability with which an example is sampled; None for one over the length
                 of the loader, so that a pass of as many steps sees every example once on average.
 
         Raises:
             UnsoundConfiguration: if the loader or its dataset cannot be sampled from.
-            ValueError: if the loader is empty, or the rate does not fit.
+            ValueError: if the loader is empty, or the rate or the sampling does not fit.
         """
         check_replaceable(loader)
         examples, in_pass = length(loader.dataset), len(loader)
@@ -57,14 +68,15 @@ class LoaderBatches:
                 f"data_loader has no batches: batch_size={loader.batch_size} exceeds its "
                 f"{examples} examples, and drop_last=True drops them; choose a smaller batch_size"
             )
-        if not poisson:
+        kind = _kind(poisson, sampling)
+        if isinstance(kind, FixedSizeSampling):
             _refuse_rate(rate)
-            return cls(examples, in_pass, {"batch_size": loader.batch_size}, FixedSizeSampling())
+            return cls(examples, in_pass, {"batch_size": loader.batch_size}, kind)
         if rate is not None:
             share = positive_rate(rate=rate)
             in_pass = math.ceil(1 / share * (1 - 1e-12))  # a rounded quotient adds no step
-            return cls(examples, in_pass, {"rate": share}, PoissonSampling())
-        return cls(examples, in_pass, _one_over_length(loader, examples), PoissonSampling())
+            return cls(examples, in_pass, {"rate": share}, kind)
+        return cls(examples, in_pass, _one_over_length(loader, examples), kind)
 
     def of_plan(self) -> dict[str, Any]:
         """Return these batches as arguments of a plan."""
@@ -73,6 +85,23 @@ class LoaderBatches:
     def steps(self, passes: float) -> int:
         """Return the number of steps in some passes, the last of which may be a part."""
         return max(math.ceil(passes * self.in_pass * (1 - 1e-12)), 1)
+
+
+def _kind(poisson: bool, sampling: Sampling | str | None) -> Sampling | str:
+    if sampling is None:
+        return PoissonSampling() if poisson else FixedSizeSampling()
+    kind = sampling if sampling == BEST else sampling_of(sampling)
+    if not poisson and not isinstance(kind, FixedSizeSampling):
+        raise ValueError(
+            f"poisson_sampling=False means batches of fixed size, got sampling={sampling!r} beside "
+            "it; give one of the two"
+        )
+    if kind != BEST and type(kind) not in (PoissonSampling, RandomAllocation, FixedSizeSampling):
+        raise ValueError(
+            f"sampling={kind!r} is not for a loop that exists; use PrivateTrainer, or "
+            "sampling='allocation'"
+        )
+    return kind
 
 
 def _one_over_length(loader: DataLoader[Any], examples: int) -> dict[str, Any]:

@@ -31,6 +31,7 @@ class EpsilonCourse:
         self._ledger = ledger
         self._delta = delta
         self._counted = -1
+        self._segments = 0
         self._bound = 0.0
         self._last: float | None = None
 
@@ -38,6 +39,8 @@ class EpsilonCourse:
         """Return an upper bound for the steps that were counted so far."""
         history, most = self._ledger.history, self._ledger.most_steps
         taken = history.segments[-1].steps
+        if len(history.segments) != self._segments:  # counts begin anew
+            self._segments, self._counted, self._last = len(history.segments), -1, None
         if taken > self._counted:
             self._counted = _rounded_up(taken, most)
             self._bound = max(self._bound, self._bound_at(history, self._counted))

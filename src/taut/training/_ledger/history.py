@@ -1,11 +1,12 @@
 """What a run has spent, read from the lines of its ledger: never less than it made visible.
 
 A ledger is a file of JSON lines, only ever appended to. A line `run` begins a segment of steps
-under one plan; `reserve` says that so many further steps may be taken, from the step of a number
-on; `return` says that so many of the reserved ones were not, and after how many updates the run was
-interrupted, if it was. A process that is killed returns nothing, so the total can be too high, but
-never too low. A line that was cut off in writing says nothing readable: it counts as a block of
-reserved steps, for good once the next process adds a line `torn`.
+under one plan, or of new epochs under the same one; `reserve` says that so many further steps may
+be taken, from the step of a number on; `return` says that so many of the reserved ones were not,
+and after how many updates the run was interrupted, if it was. A process that is killed returns
+nothing, so the total can be too high, but never too low. A line that was cut off in writing says
+nothing readable: it counts as a block of reserved steps, for good once the next process adds a line
+`torn`.
 
 Every ledger has a random name. Steps of another ledger whose weights this run went on from are
 reserved under the name of that one, so that nobody's steps are left out or counted twice.
@@ -84,10 +85,12 @@ class RunHistory:
 
     @property
     def has_one_price(self) -> bool:
-        """Whether every step cost what those of the last plan do."""
-        return all(
-            s.plan.step_loss == self.segments[-1].plan.step_loss for s in self.segments if s.steps
-        )
+        """Whether the loss is that of as many steps of the last plan."""
+        taken = [segment for segment in self.segments if segment.steps]
+        if any(s.plan.step_loss != self.segments[-1].plan.step_loss for s in taken):
+            return False
+        # Epochs that were broken off do not add up to whole ones.
+        return sum(s.steps % s.plan.sampling.epoch_steps > 0 for s in taken) < 2
 
     @property
     def loss(self) -> PrivacyLoss:
@@ -147,8 +150,19 @@ class RunHistory:
         return {name: steps for name, steps in ahead.items() if steps > 0}
 
     def including(self, steps: Mapping[str, int]) -> RunHistory:
-        """Return the history with further steps of some ledgers, at the price of the last plan."""
-        more = self.counted(sum(steps.values()))
+        """Return the history with further steps of some ledgers, at the price of the last plan.
+
+        Where epochs are drawn at once, those of another ledger are other epochs. If some of its
+        steps count already, the further ones may belong to an epoch that had begun, which is then
+        counted from its first step on.
+        """
+        if not self.segments or (epoch := self.segments[-1].plan.sampling.epoch_steps) == 1:
+            more = self.counted(sum(steps.values()))
+        else:
+            *earlier, last = self.segments
+            begun = {name: epoch - 1 if self.runs.get(name) else 0 for name in steps}
+            others = (replace(last, steps=n + begun[name]) for name, n in steps.items())
+            more = replace(self, segments=(*earlier, *others, last))
         carried = dict(self.carried)
         for name, count in steps.items():
             if name != self.id:
@@ -200,7 +214,9 @@ class RunHistory:
                 raise ValueError(f"expected schema {SCHEMA!r}, got {entry.get('schema')!r}")
             plan = Plan.from_dict(entry["run"]).proven()
             name = self.id if self.segments else entry.get("id")
-            return replace(self, id=name, _ahead=None).begun(
+            same = bool(self.segments) and self.segments[-1].plan == plan
+            ahead = self._ahead if same else None
+            return replace(self, id=name, _ahead=ahead).begun(
                 plan, validate.positive_integer(block=entry["block"])
             )
         if "torn" in entry:

@@ -37,7 +37,9 @@ class RunLedger:
 
     Call :meth:`record` before the update of a step can be seen (by a checkpoint, a log, another
     process), and :meth:`close` in the end; `with` does the latter. A run that goes on from an old
-    checkpoint goes on with the same ledger: steps taken twice count twice.
+    checkpoint goes on with the same ledger: steps taken twice count twice. Where the plan draws a
+    whole epoch at once, a run that goes on begins a new epoch, since nobody keeps how the old one
+    was drawn: what was taken of that one counts as a part of an epoch, in a segment of its own.
 
     **Guarantee**: the steps in the file are at least the updates that ever became visible, if each
     one was recorded before; see `RunHistory`. Two processes cannot write to one ledger.
@@ -118,21 +120,25 @@ class RunLedger:
 
     # --- writing -------------------------------------------------------------------------------
 
-    def record(self, step: int) -> None:
+    def record(self, step: int, place: int | None = None) -> None:
         """Count one step; once this returns, no crash can undo it.
 
         Args:
             step: its number in the run, for readers of the file. Every call counts one step,
                 whatever the number.
+            place: its number in its epoch, as `MicroBatch.place`, if the plan draws whole epochs;
+                None for the one that follows. Zero begins a new epoch, wherever the last one was.
 
         Raises:
             BudgetExceeded: if the budget is enforced and the step does not fit; it must not be
                 taken.
-            UnsoundConfiguration: if the ledger is closed, or belongs to a parent process.
+            UnsoundConfiguration: if the ledger is closed, or belongs to a parent process, or has
+                not counted the earlier steps of the epoch.
         """
         number = validate.integer(step=step)
         with self._lock:
             self._check_open()
+            self._come_to(place)
             taken = self._history.segments[-1].steps
             if self._most is not None and taken >= self._most:
                 raise BudgetExceeded(
@@ -244,11 +250,34 @@ class RunLedger:
             self._write(b"\n")  # the line was whole but for its end
 
     def _begin(self) -> None:
-        if self._history.segments and self._history.segments[-1].plan == self.plan:
-            return
+        """Begin a segment, unless the last one is of the same plan and ends with an epoch."""
+        if self._history.segments:
+            last = self._history.segments[-1]
+            if last.plan == self.plan and last.steps % self.plan.sampling.epoch_steps == 0:
+                return
         self._history = self._history.begun(self.plan, self._block)
+        if self._file is None:
+            return
         entry = {"schema": SCHEMA, "run": self.plan.to_dict(), "block": self._block}
         self._append({**entry, "id": self._history.id})
+
+    def _come_to(self, place: int | None) -> None:
+        """Begin a new epoch where a step says so."""
+        due = self._history.segments[-1].steps % self.plan.sampling.epoch_steps
+        if place is None or validate.integer(place=place) == due:
+            return
+        if place > 0:
+            raise UnsoundConfiguration(
+                f"a step with the place {place} in its epoch follows {due} steps of an epoch that "
+                "this ledger has counted: an epoch is counted by one ledger, from its first step "
+                "on. Give every loader a ledger of its own, and record all of its steps"
+            )
+        if self._spare and self._file is not None:
+            self._append({"return": self._spare})
+        self._spare = 0
+        self._begin()
+        if self._most is not None:
+            self._most = self._most_steps()
 
     def _reserve(self, step: int, taken: int) -> None:
         size = self._block if self._most is None else min(self._block, self._most - taken)

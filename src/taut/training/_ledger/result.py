@@ -197,10 +197,9 @@ class TrainingResult:
 
 def _check_loss(loss: PrivacyLoss, plan: Plan, counted: int) -> None:
     """Refuse a loss that is less than what the counted steps of the plan cost."""
-    cost = plan.loss_at(counted)
-    if loss == cost:
+    if plan.is_loss_of(loss, counted):
         return
-    stated, true = loss.epsilon(plan.delta), cost.epsilon(plan.delta)
+    stated, true = loss.epsilon(plan.delta), plan.loss_at(counted).epsilon(plan.delta)
     if stated * _RECOMPUTED < true:
         raise UnsoundConfiguration(
             f"the result states epsilon={stated!r} at delta={plan.delta!r}, but {counted} steps of "

@@ -6,13 +6,42 @@ import math
 
 from taut._base import validate
 from taut.errors import InfeasibleBudget
-from taut.training._sampling.sampling import PoissonSampling, Sampling, positive_rate
+from taut.training._sampling.allocation import RandomAllocation
+from taut.training._sampling.sampling import (
+    FixedSizeSampling,
+    PoissonSampling,
+    Sampling,
+    positive_rate,
+)
 
-__all__ = ["batches_of", "steps_of", "two_of_promise"]
+__all__ = ["batches_of", "sampling_of", "steps_of", "two_of_promise"]
+
+_BY_NAME = {kind.name: kind for kind in (PoissonSampling, RandomAllocation, FixedSizeSampling)}
+
+
+def sampling_of(sampling: object) -> Sampling:
+    """Return the sampling that is meant by an argument: a sampling, its name, or None for Poisson.
+
+    Raises:
+        ValueError: for a name of no sampling.
+    """
+    if sampling is None:
+        return PoissonSampling()
+    if isinstance(sampling, Sampling):
+        return sampling
+    if not isinstance(sampling, str):
+        raise validate.WrongType(
+            f"sampling must be a Sampling or a name, got sampling={sampling!r}; try "
+            "PoissonSampling()"
+        )
+    kind = _BY_NAME.get(sampling.strip().lower().replace("-", "_"))
+    if kind is None:
+        raise ValueError(f"sampling must be one of {', '.join(_BY_NAME)}, got {sampling!r}")
+    return kind()
 
 
 def batches_of(
-    examples: int, batch_size: int | None, rate: float | None, sampling: Sampling | None
+    examples: int, batch_size: int | None, rate: float | None, kind: Sampling
 ) -> tuple[int, float, float, Sampling]:
     """Return the number of examples, the expected batch size, the rate and the fitted sampling."""
     n = validate.positive_integer(examples=examples)
@@ -25,16 +54,13 @@ def batches_of(
         size = share * n
     else:
         size = float(validate.positive_integer(batch_size=batch_size))
-        share = size / n
         if size > n:
             raise ValueError(
                 f"batch_size must be at most examples={n}, got batch_size={batch_size!r}"
             )
-    kind = PoissonSampling() if sampling is None else sampling
-    if not isinstance(kind, Sampling):
-        raise validate.WrongType(
-            f"sampling must be a Sampling, got sampling={sampling!r}; try PoissonSampling()"
-        )
+        share = kind.rate_of(size, n)
+        if share != size / n:  # batches of such a size do not fill an epoch
+            size = share * n
     if kind.is_fitted and not math.isclose(kind.expected_batch_size(n), size, rel_tol=1e-9):
         raise ValueError(
             f"sampling={kind!r} contradicts a batch of {size:g} out of examples={n}; "

@@ -33,7 +33,8 @@ class Target:
 
     def loss(self, noise_multiplier: float) -> PrivacyLoss:
         """Return the loss of the run with this much noise."""
-        sampling = self.sampling.fitted(self.examples, self.batch_size / self.examples)
+        rate = self.sampling.rate_of(self.batch_size, self.examples)
+        sampling = self.sampling.fitted(self.examples, rate)
         return self.mixing.loss(noise_multiplier, sampling, self.steps, self.examples)
 
     @property

@@ -15,7 +15,8 @@ from taut.accounting import Adjacency, PrivacyLoss, calibrate
 from taut.errors import UnsoundConfiguration
 from taut.training._clipping.clipping import Clipping
 from taut.training._noise.step_noise import IndependentNoise, StepNoise
-from taut.training._plan.arguments import batches_of, steps_of, two_of_promise
+from taut.training._plan.arguments import batches_of, sampling_of, steps_of, two_of_promise
+from taut.training._plan.best_sampling import BEST, cheaper
 from taut.training._plan.feasible import Target, check_feasible
 from taut.training._plan.mixing import Mixing, ModelMix, mixing_of, planned_mixing
 from taut.training._sampling.sampling import Sampling, positive_rate
@@ -32,7 +33,8 @@ class Plan:
 
     Args:
         examples: the number of training examples.
-        batch_size: the expected number of examples in a step; or `rate`, as a share of all.
+        batch_size: the expected number of examples in a step; or `rate`, as a share of all. For an
+            epoch of whole steps, `RandomAllocation` makes it a little larger if need be.
         rate: instead of `batch_size`, in (0, 1].
         steps: the number of updates; or `epochs`.
         epochs: instead of `steps`, how often an example is seen on average; steps are rounded up.
@@ -40,7 +42,8 @@ class Plan:
         delta: the promise, usually well below 1 / examples.
         noise_multiplier: standard deviation of the noise over the clipping norm.
         clipping: what is done to the gradient of one example.
-        sampling: how batches are drawn.
+        sampling: how batches are drawn, or its name; "best" takes the cheaper of `PoissonSampling`
+            and `RandomAllocation`, both at the rate of whole epochs, and `notes` say by how much.
         mixing: mixing of released weights, whose uniform noise counts too; None for plain training.
             What is solved for is the noise multiplier, at a fixed width.
         max_noise_multiplier: more noise than this is no use to you; by default the square root of
@@ -82,6 +85,8 @@ class Plan:
     mixing: ModelMix | None
     max_noise_multiplier: float
     _answers: list[tuple[int, float]] = field(compare=False, repr=False)
+    _choice: str = field(compare=False, repr=False)
+    """Why the sampling was taken, if the plan was asked for the best one."""
 
     def __init__(
         self,
@@ -95,15 +100,32 @@ class Plan:
         epsilon: float | None = None,
         delta: float | None = None,
         noise_multiplier: float | None = None,
-        sampling: Sampling | None = None,
+        sampling: Sampling | str | None = None,
         mixing: ModelMix | None = None,
         max_noise_multiplier: float | None = None,
     ) -> None:
+        if sampling == BEST:
+            arguments: dict[str, Any] = {
+                "examples": examples,
+                "clipping": clipping,
+                "batch_size": batch_size,
+                "rate": rate,
+                "steps": steps,
+                "epochs": epochs,
+                "epsilon": epsilon,
+                "delta": delta,
+                "noise_multiplier": noise_multiplier,
+                "mixing": mixing,
+                "max_noise_multiplier": max_noise_multiplier,
+            }
+            chosen, why = cheaper(lambda **change: Plan(**{**arguments, **change}), arguments)
+            self._set(**{**vars(chosen), "_choice": why})
+            return
         if not isinstance(clipping, Clipping):
             raise validate.WrongType(
                 f"clipping must be a Clipping, got clipping={clipping!r}; try FlatClip(1.0)"
             )
-        n, size, share, kind = batches_of(examples, batch_size, rate, sampling)
+        n, size, share, kind = batches_of(examples, batch_size, rate, sampling_of(sampling))
         self._set(examples=n, batch_size=size, rate=share, mixing=mixing)
         self._mixing.check(clipping, kind)
         count = steps_of(steps, epochs, share)
@@ -112,7 +134,7 @@ class Plan:
         if max_noise_multiplier is not None:
             limit = validate.positive(max_noise_multiplier=max_noise_multiplier)
         fitted = clipping.fitted(self.batch_size)
-        self._set(clipping=fitted, max_noise_multiplier=limit, _answers=[])
+        self._set(clipping=fitted, max_noise_multiplier=limit, _answers=[], _choice="")
         self._set_promise(epsilon, delta, noise_multiplier, max_noise_multiplier)
         self._answers.append((self.steps, self.epsilon))
 
@@ -125,7 +147,7 @@ class Plan:
 
     @property
     def step_loss(self) -> PrivacyLoss:
-        """The loss of one step."""
+        """The loss of one step; of the first of an epoch, where an epoch is drawn at once."""
         return self._loss_with(self.noise_multiplier, 1)
 
     @property
@@ -137,6 +159,23 @@ class Plan:
         """Return the loss of the first `step` steps; there may be more of them than planned."""
         count = validate.integer(step=step)
         return self._loss_with(self.noise_multiplier, count)
+
+    def is_loss_of(self, loss: PrivacyLoss, steps: int) -> bool:
+        """Return whether a loss is that of so many steps of the plan.
+
+        Where epochs are drawn at once, any of them may have been broken off: a run that was killed
+        went on with a new one.
+        """
+        if loss == self.loss_at(steps):
+            return True
+        if self.sampling.epoch_steps == 1 or loss.adjacency is not self.adjacency:
+            return False
+        taken = [(getattr(release, "taken", 0), release, count) for release, count in loss.terms]
+        whole = all(
+            part > 0 and tuple(self.loss_at(part).terms) == ((release, 1),)
+            for part, release, _ in taken
+        )
+        return whole and sum(part * count for part, _, count in taken) == steps
 
     def epsilon_at(self, step: int) -> float:
         """Return epsilon after `step` steps, at the delta of the plan; grows with `step`.
@@ -220,6 +259,8 @@ class Plan:
         comparison = self.sampling.comparison(*setting)
         if comparison:
             found.append(comparison)
+        if self._choice:
+            found.append(self._choice)
         return (*self.mixing_notes(self.steps), *found)
 
     def mixing_notes(self, steps: int) -> tuple[str, ...]:
@@ -356,6 +397,7 @@ class Plan:
             mixing=mixing_of(data),
             max_noise_multiplier=validate.positive(limit=data["max_noise_multiplier"]),
             _answers=[],
+            _choice="",
         )
         sampling.check_clipping(self.clipping)
         self._mixing.check(self.clipping, sampling)

@@ -49,6 +49,7 @@ def make_private(
     max_grad_norm: float | None = None,
     poisson_sampling: bool = True,
     rate: float | None = None,
+    sampling: Sampling | str | None = None,
     loss_reduction: Reduction = "mean",
     max_physical_batch_size: int | None = None,
     clipping: Clipping | str | None = None,
@@ -75,6 +76,11 @@ def make_private(
             the length of `data_loader`, as in Opacus, so that a pass sees every example once on
             average. Where the batch size does not divide the number of examples, the expected
             batch is a little smaller than it, or larger with `drop_last=True`.
+        sampling: instead of `poisson_sampling`, a sampling or its name: "allocation" lets every
+            example take part in exactly one batch of every pass, drawn at random, which mostly
+            costs less, and "best" takes it where it does. A pass that was left early is gone on
+            with; a loop that goes on in another process begins a new one, which its ledger counts
+            as such.
         loss_reduction: reduction of the loss in the loop. For "mean", the gradient of a step is a
             mean over the expected batch size, for "sum" it is a sum.
         max_physical_batch_size: larger batches come in parts; `step()` waits for the last one.
@@ -134,7 +140,7 @@ def make_private(
     """
     settle(elsewhere, clipping, max_grad_norm)
     given = _given(data_loader)
-    batches = LoaderBatches.of(given, poisson=poisson_sampling, rate=rate)
+    batches = LoaderBatches.of(given, poisson=poisson_sampling, rate=rate, sampling=sampling)
     plan = Plan(
         **batches.of_plan(),
         steps=batches.in_pass,  # the ledger counts beyond it: this loop has no planned end
@@ -148,6 +154,11 @@ def make_private(
         given, batches, plan.sampling, max_physical_batch_size, choices, unchecked_isolation
     )
     count = ledger if isinstance(ledger, RunLedger) else SharedLedger(ledger, plan)
+    if count is ledger and plan.sampling.epoch_steps > 1:
+        raise UnsoundConfiguration(
+            f"an epoch of {plan.sampling!r} is counted from its first step on, in a ledger that "
+            "serves no other loop; give the path of the ledger, which this loop then opens"
+        )
     _check_ledger(count, plan, gradient)
     return module, _joined(optimizer, gradient, count, loader, loss_reduction, criterion), loader
 
@@ -163,6 +174,7 @@ def make_private_with_epsilon(
     max_grad_norm: float | None = None,
     poisson_sampling: bool = True,
     rate: float | None = None,
+    sampling: Sampling | str | None = None,
     loss_reduction: Reduction = "mean",
     max_physical_batch_size: int | None = None,
     clipping: Clipping | str | None = None,
@@ -184,6 +196,7 @@ def make_private_with_epsilon(
         max_grad_norm: clipping norm, as in `make_private`.
         poisson_sampling: sampler, as in `make_private`.
         rate: sampling rate, as in `make_private`.
+        sampling: sampling, as in `make_private`.
         loss_reduction: reduction, as in `make_private`.
         max_physical_batch_size: largest batch in memory, as in `make_private`.
         clipping: clipping, as in `make_private`.
@@ -220,7 +233,7 @@ def make_private_with_epsilon(
     """
     settle(elsewhere, clipping, max_grad_norm)
     given = _given(data_loader)
-    batches = LoaderBatches.of(given, poisson=poisson_sampling, rate=rate)
+    batches = LoaderBatches.of(given, poisson=poisson_sampling, rate=rate, sampling=sampling)
     plan = Plan(
         **batches.of_plan(),
         steps=batches.steps(validate.positive(epochs=epochs)),

@@ -141,8 +141,8 @@ class PrivateOptimizer(Optimizer):
     def _update(self) -> None:
         self._check_rates()
         self._gradient.check_optimizer(self.inner)
-        check_sampler(self._loader, self.plan.sampling)
-        self.ledger.record(self.ledger.steps)
+        loader = check_sampler(self._loader, self.plan.sampling)
+        self.ledger.record(self.ledger.steps, loader.current.place if loader.current else None)
         self.dropped_examples = warn_of_dropped(self.dropped_examples, self._gradient.dropped)
         self._gradient.finish()
         self._is_begun = False

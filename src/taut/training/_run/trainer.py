@@ -400,7 +400,7 @@ class PrivateTrainer:
                 total, seen = total + self._accumulate(part), seen + part.size
                 if not part.is_last:
                     continue
-                if not self._update(state.ledger):
+                if not self._update(state.ledger, part.place):
                     break
                 self._renew_clipping()
                 self._files.save(self.step, lambda: state.saved(self.step))
@@ -458,11 +458,11 @@ class PrivateTrainer:
         losses = self._gradient.accumulate_batch(inputs, targets, self._losses)
         return float(losses.sum())
 
-    def _update(self, ledger: RunLedger) -> bool:
+    def _update(self, ledger: RunLedger, place: int) -> bool:
         """Take a step, unless steps that were repeated after a crash have used up the budget."""
         self._gradient.check_optimizer(self.optimizer)
         try:
-            ledger.record(self.step)
+            ledger.record(self.step, place)
         except BudgetExceeded:
             self._gradient.discard()
             return False

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from taut.training._clipping.clipping import Clipping
     from taut.training._noise.step_noise import StepNoise
 
-__all__ = ["FixedSizeSampling", "Indices", "PoissonSampling", "Sampling"]
+__all__ = [
+    "FixedSizeSampling",
+    "Indices",
+    "PoissonSampling",
+    "Sampling",
+    "checked_examples",
+    "positive_rate",
+]
 
 Indices: TypeAlias = NDArray[np.int64]
 
@@ -52,6 +59,15 @@ class Sampling(Strategy):
         Raises:
             ValueError: if there is no such sampling.
         """
+
+    def rate_of(self, batch_size: float, examples: int) -> float:
+        """Return the share of all examples that batches of this expected size are."""
+        return batch_size / examples
+
+    @property
+    def epoch_steps(self) -> int:
+        """The number of steps that one draw decides about; one if every step draws afresh."""
+        return 1
 
     @abstractmethod
     def expected_batch_size(self, examples: int) -> float:
@@ -172,7 +188,7 @@ class PoissonSampling(Sampling):
         return GaussianRun(Sampler.POISSON, self._rate, 1, 1).loss(noise_multiplier)
 
     def draw(self, examples: int, generator: RandomSource | None = None) -> Indices:
-        n = _examples(examples)
+        n = checked_examples(examples)
         source = default_generator() if generator is None else generator
         if self._rate == 1.0:
             return np.arange(n, dtype=np.int64)
@@ -187,7 +203,7 @@ class PoissonSampling(Sampling):
         Every process samples its own examples, `rank` and every `world_size`-th after it, with a
         generator of its own: independent for every example, as if one process had drawn for all.
         """
-        own = len(range(rank, _examples(examples), world_size))
+        own = len(range(rank, checked_examples(examples), world_size))
         for batch in self.batches(own, generator):
             yield rank + world_size * batch
 
@@ -255,7 +271,7 @@ class FixedSizeSampling(Sampling):
         return GaussianRun(Sampler.FIXED_SIZE, rate, 1, 1, sizes).loss(noise_multiplier)
 
     def draw(self, examples: int, generator: RandomSource | None = None) -> Indices:
-        n = _examples(examples)
+        n = checked_examples(examples)
         size = self._size(n)
         source = default_generator() if generator is None else generator
         if size <= n // 2:
@@ -322,7 +338,8 @@ def _subset(examples: int, size: int, source: RandomSource) -> Indices:
     return np.sort(drawn[kept].astype(np.int64))
 
 
-def _examples(examples: int) -> int:
+def checked_examples(examples: int) -> int:
+    """Return the number of examples, if draws from so many are exact."""
     n = validate.integer(examples=examples)
     if n > _MOST_EXAMPLES:
         raise ValueError(f"examples must be at most 2^46, got examples={examples!r}")

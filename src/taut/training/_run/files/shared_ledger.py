@@ -63,18 +63,19 @@ class SharedLedger(RunLedger):
             self._history, self._most = found
             self.path = None if path is None else Path(path)
 
-    def record(self, step: int) -> None:
+    def record(self, step: int, place: int | None = None) -> None:
         """Count one step of all processes; once this returns, no crash can undo it.
 
         Args:
             step: its number in the run.
+            place: its number in its epoch, as of `RunLedger`.
 
         Raises:
             BudgetExceeded: in all processes, if the step does not fit.
         """
-        self.processes.agreed(lambda: super(SharedLedger, self).record(step))
+        self.processes.agreed(lambda: super(SharedLedger, self).record(step, place))
         if not self.processes.is_first:
-            super().record(step)
+            super().record(step, place)
 
     def include(self, runs: Mapping[str, int]) -> int:
         """Count steps whose updates are in weights that all processes go on from.

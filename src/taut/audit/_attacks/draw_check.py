@@ -1,0 +1,60 @@
+"""Draw check: whether the canary is in as many batches of an epoch as its sampling says."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+from scipy.stats import binom
+
+from taut.audit._attacks.noise_checks import NoiseCheck, check_normal
+from taut.audit._attacks.statistics import Runs
+
+__all__ = ["DRAWS", "draw_check"]
+
+DRAWS = "draws in an epoch"
+_LEAST = 1e-300  # of a tail: a normal number of 37 deviations refutes any claim, and stays finite
+
+
+def draw_check(runs: Runs, *, shift: float, rate: float, is_allocated: bool) -> NoiseCheck:
+    """Test sums over epochs of what runs with the canary alone have released.
+
+    A sum over an epoch is normal noise and as many shifts as batches had the canary: exactly one
+    if it is allocated to a step, a binomial number if every step draws afresh. Its distribution
+    function then is known, and makes a standard normal number of it.
+
+    Args:
+        runs: of shape (runs, steps, coordinates), in units of the claimed deviation, on a dataset
+            in which only the canary has a gradient, in the first coordinate.
+        shift: the length of a clipped gradient, in units of the noise's deviation.
+        rate: the probability that the canary is in a batch.
+        is_allocated: whether the claim is that it is in exactly one batch of every 1 / rate.
+    """
+    steps = runs.shape[1]
+    period = max(round(1 / rate), 1)
+    normal = [
+        _normal_of(
+            runs[:, first : first + period, 0].sum(1),
+            min(period, steps - first),
+            shift,
+            rate,
+            is_allocated,
+        )
+        for first in range(0, steps, period)
+    ]
+    return check_normal(DRAWS, np.concatenate(normal))
+
+
+def _normal_of(
+    sums: NDArray[np.float64], steps: int, shift: float, rate: float, is_allocated: bool
+) -> NDArray[np.float64]:
+    """Return sums over some steps, made standard normal by their claimed distribution."""
+    if is_allocated:
+        weights = np.array([max(1 - steps * rate, 0.0), min(steps * rate, 1.0)])
+    else:
+        weights = binom.pmf(np.arange(steps + 1), steps, rate)
+    standard = (sums[:, None] - shift * np.arange(len(weights))) / np.sqrt(steps)
+    below, above = ndtr(standard) @ weights, ndtr(-standard) @ weights
+    # The smaller tail, so that no digit of it is lost.
+    tails = ndtri(np.maximum(np.minimum(below, above), _LEAST))
+    return np.asarray(np.where(below < above, tails, -tails))
