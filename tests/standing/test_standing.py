@@ -40,7 +40,7 @@ def test_losses_load_and_answer_as_before(name):
 
 @pytest.mark.parametrize("name", PLANS)
 def test_plans_load_and_promise_the_same(name):
-    plan = Plan.from_dict(PLANS[name]["plan"]).proven()
+    plan = Plan.from_dict(PLANS[name]["plan"])
     assert plan.noise_multiplier == PLANS[name]["multiplier"]
     assert_no_wider(plan.loss.epsilon_bounds(1e-4), PLANS[name]["epsilon"])
 

@@ -91,13 +91,13 @@ def _plan_of(data: Any, subspaces: Path | None) -> tuple[Plan, str | None]:
     if not isinstance(clipping, Mapping) or not isinstance(clipping.get("subspaces"), str):
         if subspaces is not None:
             raise ValueError("the statement names no file of subspaces; leave yours out")
-        return Plan.from_dict(data), None
+        return Plan.unproven(data), None
     if subspaces is not None:
         known = {**clipping, "subspaces": str(subspaces)}
-        return Plan.from_dict({**data, "clipping": known}), None
+        return Plan.unproven({**data, "clipping": known}), None
     others = {key: value for key, value in clipping.items() if key != "sha256"}
     standing_in = {**others, "subspaces": _any_subspaces(clipping)}
-    return Plan.from_dict({**data, "clipping": standing_in}), clipping["subspaces"]
+    return Plan.unproven({**data, "clipping": standing_in}), clipping["subspaces"]
 
 
 def _any_subspaces(clipping: Mapping[str, Any]) -> dict[str, Any]:

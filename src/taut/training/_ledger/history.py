@@ -212,7 +212,7 @@ class RunHistory:
         if "run" in entry:
             if entry.get("schema") != SCHEMA:
                 raise ValueError(f"expected schema {SCHEMA!r}, got {entry.get('schema')!r}")
-            plan = Plan.from_dict(entry["run"]).proven()
+            plan = Plan.from_dict(entry["run"])
             name = self.id if self.segments else entry.get("id")
             same = bool(self.segments) and self.segments[-1].plan == plan
             ahead = self._ahead if same else None

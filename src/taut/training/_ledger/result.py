@@ -168,7 +168,7 @@ class TrainingResult:
         if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
             raise ValueError(f"not a training result: expected an object with schema {SCHEMA!r}")
         try:
-            plan = Plan.from_dict(data["plan"]).proven()
+            plan = Plan.from_dict(data["plan"])
             loss = PrivacyLoss.from_dict(data["loss"])
             counted = validate.integer(counted_steps=data["counted_steps"])
             _check_loss(loss, plan, counted)

@@ -306,11 +306,24 @@ class Plan:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
-        """Return the plan described by `data`, the inverse of :meth:`to_dict`.
+        """Return the plan described by `data`, the inverse of :meth:`to_dict`, once it is proven.
 
-        What it promises is only read: `epsilon` is what `data` says. Call :meth:`proven` before
-        believing it, as :meth:`from_json` does; all that is computed, such as `loss` and
-        `epsilon_at`, does not depend on it.
+        Args:
+            data: the description that :meth:`to_dict` returned.
+
+        Raises:
+            ValueError: if the schema or a field is unknown, missing or malformed.
+            UnsoundConfiguration: if the promise surely does not follow from the rest, or sampling,
+                clipping and mixing do not go together.
+        """
+        return cls.unproven(data).proven()
+
+    @classmethod
+    def unproven(cls, data: Mapping[str, Any]) -> Plan:
+        """Return the plan that `data` claims, for whoever judges the claim.
+
+        What it promises is only read: `epsilon` is what `data` says. All that is computed, such as
+        `loss` and `epsilon_at`, does not depend on it; :meth:`proven` compares the two.
 
         Args:
             data: the description that :meth:`to_dict` returned.
@@ -341,7 +354,7 @@ class Plan:
             data = json.loads(text)
         except json.JSONDecodeError as error:
             raise ValueError(f"not valid JSON: {error}") from None
-        return cls.from_dict(data).proven()
+        return cls.from_dict(data)
 
     @property
     def least_epsilon(self) -> float:

@@ -274,7 +274,7 @@ class PrivateOptimizer(Optimizer):
         state = dict(state_dict)
         privacy = state.pop("privacy", None)
         if privacy is not None and self.ledger.history.missing(privacy["runs"]):
-            found = Plan.from_dict(privacy["plan"]).proven()
+            found = Plan.from_dict(privacy["plan"])
             if not (found.step_loss == self.plan.step_loss and privacy["has_one_price"]):
                 raise UnsoundConfiguration(
                     "the state comes from a run with another noise, clipping or sampling, whose "
