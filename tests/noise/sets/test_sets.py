@@ -40,6 +40,27 @@ SETS = {
 each_set = pytest.mark.parametrize("one", SETS.values(), ids=SETS)
 
 
+class TestL1Outline:
+    @each_set
+    @pytest.mark.parametrize("by_axis", [False, True])
+    def test_bounds_hold_for_members_and_are_reached_if_exact(self, one, by_axis):
+        if getattr(one, "basis", None) is not None:
+            with pytest.raises(UnsoundConfiguration, match="release the coefficients"):
+                one.l1_outline(by_axis=by_axis)
+            return
+        outline = one.l1_outline(by_axis=by_axis)
+        bits = np.random.default_rng(4)
+        rows = bits.normal(size=(200, 5)) * 10.0 ** bits.uniform(-3, 3, size=(200, 5))
+        members = np.abs(one.clip(np.vstack([rows, 1e3 * np.eye(5), np.full((1, 5), 1e3)])))
+        starts = np.concatenate([[0], np.cumsum(outline.ranks)[:-1]]).astype(int)
+        blocks = np.add.reduceat(members, starts, axis=1)
+        assert (blocks <= outline.radii * (1 + 1e-9)).all()
+        assert members.sum(axis=1).max() <= outline.cap * (1 + 1e-9)
+        if outline.exact:
+            assert blocks.max(axis=0) == pytest.approx(outline.radii)
+            assert members.sum(axis=1).max() == pytest.approx(outline.cap)
+
+
 class TestClip:
     @each_set
     @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3, 1e200])

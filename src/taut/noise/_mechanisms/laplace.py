@@ -13,12 +13,12 @@ from taut._base.arrays import Vector
 from taut.accounting import PrivacyLoss
 from taut.errors import UnsoundConfiguration
 from taut.noise._exact.release import STANDARD_LAPLACE, GridRelease, RoundedNoise
-from taut.noise._fitting.l1_outline import l1_outline, l1_radius, refuse_basis
+from taut.noise._fitting.l1_radius import l1_radius
 from taut.noise._mechanisms.float_range import within_floats
 from taut.noise._mechanisms.laplace_loss import loss_of_ratios, worst_ratios
 from taut.noise._mechanisms.mechanism import Certificate, NoiseMechanism
 from taut.noise._random.sources import RandomSource, default_generator
-from taut.noise._sets.sets import SensitivitySet, frozen_vector
+from taut.noise._sets.sets import SensitivitySet, frozen_vector, refuse_basis
 
 __all__ = ["LaplaceNoise", "laplace_with_scales"]
 
@@ -91,7 +91,7 @@ def laplace_with_scales(sensitivity: SensitivitySet, scales: ArrayLike) -> Lapla
     refuse_basis(sensitivity)
     vector = frozen_vector(scales, "scales", allow_zero=True)
     if vector.size != sensitivity.dimension:
-        outline = l1_outline(sensitivity)
+        outline = sensitivity.l1_outline()
         if vector.size != outline.radii.size:
             raise ValueError(f"scales must hold {sensitivity.dimension} numbers, got {vector.size}")
         vector = np.repeat(vector, outline.ranks.astype(np.int64))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from taut._base.arrays import Vector
 from taut.accounting import PrivacyLoss, laplace, zero
-from taut.noise._fitting.l1_outline import l1_outline, l1_radius
+from taut.noise._fitting.l1_radius import l1_radius
 from taut.noise._sets.blocks import Blocks
 from taut.noise._sets.boxes import Box
 from taut.noise._sets.finite import FiniteSet, Polytope
@@ -51,7 +51,7 @@ def worst_ratios(sensitivity: SensitivitySet, scales: Vector) -> Vector:
         ratios = _of_blocks(sensitivity, scales)
         bound = sensitivity.max_l2 if sensitivity.cap is not None else math.inf
     else:
-        outline = l1_outline(sensitivity, by_axis=True)
+        outline = sensitivity.l1_outline(by_axis=True)
         ratios = -np.sort(-_over(outline.radii, scales))
         bound = sensitivity.max_l2
         if isinstance(sensitivity, Box) and sensitivity.l2 is None:

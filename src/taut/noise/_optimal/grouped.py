@@ -20,7 +20,6 @@ from taut.accounting import PrivacyLoss, pure, zero
 from taut.errors import UnsoundConfiguration
 from taut.noise._exact.grouped import grouped_release
 from taut.noise._exact.release import GridRelease
-from taut.noise._fitting.l1_outline import refuse_basis
 from taut.noise._fitting.objectives import coordinate_weights
 from taut.noise._fitting.water_filling import PURE_FACTOR
 from taut.noise._mechanisms.float_range import within_floats
@@ -28,6 +27,7 @@ from taut.noise._mechanisms.mechanism import Certificate, NoiseMechanism
 from taut.noise._random.sources import RandomSource, default_generator
 from taut.noise._sets.balls import LInfBall
 from taut.noise._sets.boxes import Box
+from taut.noise._sets.sets import refuse_basis
 
 __all__ = ["GroupedNoise", "best_groups", "grouped_linf"]
 

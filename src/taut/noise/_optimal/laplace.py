@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from taut._base import validate
 from taut._base.arrays import Vector
 from taut.errors import UnsoundConfiguration
-from taut.noise._fitting.l1_outline import l1_outline, l1_radius, rooted
+from taut.noise._fitting.l1_radius import l1_radius, rooted
 from taut.noise._fitting.objectives import (
     checked_power,
     coordinate_weights,
@@ -158,7 +158,7 @@ def laplace_shape(
         return _numerical(sensitivity, objective, weights, p)
     outline, costs = weighed_outline(
         sensitivity,
-        lambda by_axis: l1_outline(sensitivity, by_axis=by_axis),
+        lambda by_axis: sensitivity.l1_outline(by_axis=by_axis),
         objective,
         weights,
     )

@@ -15,7 +15,7 @@ from taut.accounting import PrivacyLoss, pure
 from taut.errors import UnsoundConfiguration
 from taut.noise._exact.release import GridRelease
 from taut.noise._exact.staircase import RoundedStaircase, draw_ball
-from taut.noise._fitting.l1_outline import l1_radius
+from taut.noise._fitting.l1_radius import l1_radius
 from taut.noise._fitting.objectives import checked_power, coordinate_weights
 from taut.noise._fitting.water_filling import PURE_FACTOR
 from taut.noise._mechanisms.float_range import within_floats

@@ -20,7 +20,7 @@ from taut.noise._sets.projections import (
     project_l2_box,
     row_norms,
 )
-from taut.noise._sets.sets import Outline, SensitivitySet
+from taut.noise._sets.sets import Outline, SensitivitySet, even_outline
 
 __all__ = ["L1Ball", "L2Ball", "LInfBall", "LpIntersection"]
 
@@ -137,6 +137,16 @@ class LpIntersection(SensitivitySet):
         radii = ones * min(longest, self.max_l2)
         return Outline(ones, radii, self.max_l2, exact=exact and self.max_l2_is_exact)
 
+    def l1_outline(self, *, by_axis: bool = False) -> Outline:
+        """Return the largest entry, and the l1 norm of equal entries."""
+        # They are the longest in l1 in every ball with p >= 1 at once.
+        d = self.dimension
+        whole = min(c * d ** max(0.0, 1 - 1 / p) for p, c in self.radii.items())
+        exact = len(self.radii) == 1 or min(self.radii) >= 1
+        if by_axis:
+            exact = exact and set(self.radii) <= {1.0, math.inf}
+        return even_outline(d, min(self.radii.values()), whole, by_axis=by_axis, exact=exact)
+
     def _project(self, rows: Matrix) -> Matrix:
         norms = dict(self.radii)
         if set(norms) == {2.0, math.inf}:
@@ -197,6 +207,10 @@ class L1Ball(_Ball):
         """Return the ball around: every corner has its length, so that no noise is wasted."""
         return replace(super().outline(by_axis=by_axis), exact=True)
 
+    def l1_outline(self, *, by_axis: bool = False) -> Outline:
+        """Return the ball: one coordinate can have the whole length."""
+        return even_outline(self.dimension, self.radius, self.radius, by_axis=by_axis, exact=True)
+
     def _project(self, rows: Matrix) -> Matrix:
         return project_l1(rows, self.radius)
 
@@ -223,6 +237,10 @@ class L2Ball(_Ball):
     def outline(self, *, by_axis: bool = False) -> Outline:
         """Return the ball; weights cannot buy anything, as the least noisy direction decides."""
         return replace(super().outline(by_axis=by_axis), exact=True)
+
+    def l1_outline(self, *, by_axis: bool = False) -> Outline:
+        """Return the ball around, which touches where all entries are equal."""
+        return replace(super().l1_outline(by_axis=by_axis), exact=not by_axis)
 
     def _project(self, rows: Matrix) -> Matrix:
         return clip_l2(rows, self.radius)
@@ -252,6 +270,11 @@ class LInfBall(_Ball):
             return super().outline()
         ones = np.ones(self.dimension)
         return Outline(ones, ones * self.radius, self.max_l2, exact=True)
+
+    def l1_outline(self, *, by_axis: bool = False) -> Outline:
+        """Return the cube: all entries can be as large as the radius."""
+        whole = self.dimension * self.radius
+        return even_outline(self.dimension, self.radius, whole, by_axis=by_axis, exact=True)
 
     def _project(self, rows: Matrix) -> Matrix:
         return clip_linf(rows, self.radius)

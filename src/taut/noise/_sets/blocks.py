@@ -23,6 +23,7 @@ from taut.noise._sets.sets import (
     frozen_vector,
     gauges_of,
     out_of_basis,
+    refuse_basis,
     refuse_thin,
     rounding_in_basis,
 )
@@ -162,6 +163,17 @@ class Blocks(SensitivitySet):
         return Outline(
             ranks, self.radii, self.max_l2, exact=not (by_axis and self.linf is not None)
         )
+
+    def l1_outline(self, *, by_axis: bool = False) -> Outline:
+        """Return for every block the l1 norm of equal entries."""
+        refuse_basis(self)
+        ranks = np.array(self.ranks, dtype=np.float64)
+        lengths = np.sqrt(ranks) * self.radii
+        total = float(lengths.sum())
+        cap, exact = total, not by_axis
+        if self.cap is not None and self.cap < math.hypot(*self.radii) * (1 - 1e-12):
+            cap, exact = min(total, self.cap * math.sqrt(self.dimension)), False
+        return Outline(ranks, lengths, cap, exact=exact)
 
     @property
     def _tall(self) -> bool:

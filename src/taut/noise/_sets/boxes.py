@@ -26,6 +26,7 @@ from taut.noise._sets.sets import (
     gauges_of,
     in_basis,
     out_of_basis,
+    refuse_basis,
     refuse_thin,
     rounding_in_basis,
 )
@@ -137,6 +138,16 @@ class Box(SensitivitySet):
         coupled = self.l1 is not None and self.max_l2 < _length(self.widths)
         return Outline(ranks, self.widths, self.max_l2, exact=not coupled)
 
+    def l1_outline(self, *, by_axis: bool = False) -> Outline:
+        """Return the widths, under the bound on the whole that l1 and l2 imply."""
+        refuse_basis(self)
+        cap, exact = min(float(self.widths.sum()), self.l1 or math.inf), True
+        implied = math.inf if self.l2 is None else _greatest_l1(self.widths, self.l2)
+        if implied < cap * (1 - 1e-12):
+            cap, exact = implied, False
+        ones = np.broadcast_to(np.float64(1.0), self.widths.shape)
+        return Outline(ones, self.widths, cap, exact=exact)
+
     def _project(self, rows: Matrix) -> Matrix:
         # In a basis a row beyond 2^960 is clipped as a part of it, whose coefficients are floats.
         coefficients = rows if self.basis is None else in_basis(moderate(rows)[0], self.basis)
@@ -189,6 +200,19 @@ def _length(widths: Vector) -> float:
     if 1e-140 < largest < 1e140:  # squares neither overflow nor vanish: spare a copy
         return math.sqrt(float(np.dot(widths, widths)))
     return largest * float(np.linalg.norm(widths / largest))
+
+
+def _greatest_l1(widths: Vector, l2: float) -> float:
+    """Return the largest l1 norm in a box and an l2 ball: that of min(width, level)."""
+    up = np.sort(widths / l2)
+    below = np.concatenate([[0.0], np.cumsum(up**2)[:-1]])
+    left = np.arange(up.size, 0, -1)
+    levels = np.sqrt(np.maximum(1 - below, 0.0) / left)
+    free = levels <= up
+    if not free.any():
+        return float(widths.sum())
+    first = int(np.argmax(free))
+    return l2 * (float(up[:first].sum()) + float(left[first] * levels[first])) * (1 + 1e-12)
 
 
 def _greedy_l2(widths: Vector, l1: float) -> float:

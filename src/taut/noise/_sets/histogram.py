@@ -15,7 +15,7 @@ from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency
 from taut.noise._sets.named_tables import checked_names
 from taut.noise._sets.projections import row_norms
-from taut.noise._sets.sets import Outline, SensitivitySet, Source
+from taut.noise._sets.sets import Outline, SensitivitySet, Source, even_outline
 
 __all__ = ["Histogram"]
 
@@ -119,6 +119,10 @@ class Histogram(SensitivitySet):
             return Outline(ones, ones, self.max_l2, exact=one)
         rank = np.array([float(self.cells)])
         return Outline(rank, np.array([self.max_l2]), self.max_l2, exact=one)
+
+    def l1_outline(self, *, by_axis: bool = False) -> Outline:
+        """Return how many counts change by one, and that a cell changes by no more."""
+        return even_outline(self.cells, 1.0, float(self.moved), by_axis=by_axis, exact=True)
 
     def _project(self, rows: Matrix) -> Matrix:
         order = np.argsort(-rows, axis=1, kind="stable")[:, : self.per_record]

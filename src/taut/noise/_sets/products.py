@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -19,7 +19,7 @@ from taut.noise._sets.finite import FiniteSet, Polytope
 from taut.noise._sets.ranges import CentredRanges
 from taut.noise._sets.sets import Outline, SensitivitySet, Source
 
-__all__ = ["Product", "parts_of", "product_outline"]
+__all__ = ["Product", "parts_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +93,16 @@ class Product(SensitivitySet):
 
     def outline(self, *, by_axis: bool = False) -> Outline:
         """Return the blocks of all parts; one for a part with a bound over several of them."""
-        return product_outline(
-            self, lambda part: part.outline(by_axis=by_axis), lambda radii: math.hypot(*radii)
+        return _joined(
+            [part.outline(by_axis=by_axis) for part in self.parts],
+            lambda radii: math.hypot(*radii),
+        )
+
+    def l1_outline(self, *, by_axis: bool = False) -> Outline:
+        """Return the blocks of all parts; one for a part with a bound over several of them."""
+        return _joined(
+            [part.l1_outline(by_axis=by_axis) for part in self.parts],
+            lambda lengths: float(lengths.sum()),
         )
 
     def _project(self, rows: Matrix) -> Matrix:
@@ -118,19 +126,14 @@ def parts_of(product: Product) -> Iterator[tuple[SensitivitySet, slice]]:
     return zip(product.parts, product.places, strict=True)
 
 
-def product_outline(
-    product: Product,
-    outline_of: Callable[[SensitivitySet], Outline],
-    together: Callable[[Vector], float],
-) -> Outline:
+def _joined(outlines: Sequence[Outline], together: Callable[[Vector], float]) -> Outline:
     """Return the outlines of all parts as one, which can be larger than the product, never smaller.
 
     Args:
-        product: the set.
-        outline_of: returns the outline of a part, in l1 or l2.
-        together: returns the length that radii have together, in that norm.
+        outlines: outlines of the parts, in l1 or l2.
+        together: function that returns the length that radii have together, in that norm.
     """
-    found = [_without_cap(outline_of(part), together) for part in product.parts]
+    found = [_without_cap(outline, together) for outline in outlines]
     radii = np.concatenate([one.radii for one in found])
     ranks = np.concatenate([one.ranks for one in found])
     return Outline(ranks, radii, together(radii), exact=all(one.exact for one in found))

@@ -27,10 +27,12 @@ __all__ = [
     "SensitivitySet",
     "Source",
     "checked_vector",
+    "even_outline",
     "frozen_vector",
     "gauges_of",
     "in_basis",
     "out_of_basis",
+    "refuse_basis",
     "refuse_thin",
     "rounding_in_basis",
 ]
@@ -244,6 +246,21 @@ class SensitivitySet(ABC):
         rank = np.array([float(self.dimension)])
         return Outline(rank, np.array([self.max_l2]), self.max_l2, exact=True)
 
+    def l1_outline(self, *, by_axis: bool = False) -> Outline:
+        """Return blocks of coordinates with bounds on their l1 norms, and on that of the whole.
+
+        Scales of least error are constant within a block: the error is convex in 1 / scale, and
+        what one record can change is symmetric under signs and permutations of the block.
+
+        Args:
+            by_axis: whether coordinates may be treated differently, as weights ask for.
+
+        Raises:
+            UnsoundConfiguration: for a set with a basis, whose blocks are none of coordinates.
+        """
+        whole = math.sqrt(self.dimension) * self.max_l2
+        return even_outline(self.dimension, self.max_l2, whole, by_axis=by_axis, exact=False)
+
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
@@ -275,6 +292,33 @@ class SensitivitySet(ABC):
             rows[left] = rows[left] * rows.dtype.type(1 - shrink) if shrink < 1 else 0.0
             shrink *= 2
         return rows
+
+
+def even_outline(
+    dimension: int, entry: float, whole: float, *, by_axis: bool, exact: bool
+) -> Outline:
+    """Return the l1 outline of a set that is symmetric in its coordinates.
+
+    Args:
+        dimension: number of coordinates.
+        entry: largest entry.
+        whole: largest l1 norm.
+        by_axis: whether every coordinate is a block of its own, or all of them are one.
+        exact: whether the set has all that these bounds allow.
+    """
+    if by_axis:
+        ones = np.ones(dimension)
+        return Outline(ones, ones * entry, whole, exact=exact)
+    return Outline(np.array([float(dimension)]), np.array([whole]), whole, exact=exact)
+
+
+def refuse_basis(sensitivity: SensitivitySet) -> None:
+    """Raise for sets that are described in another basis than the coordinates."""
+    if getattr(sensitivity, "basis", None) is not None:
+        raise UnsoundConfiguration(
+            "this noise lies along coordinates, and the set has a basis; release the coefficients "
+            "instead, value @ basis, with the same set without its basis"
+        )
 
 
 def gauges_of(lengths: Matrix, bounds: Vector, rounding: float) -> Matrix:
