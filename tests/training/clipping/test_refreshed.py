@@ -272,7 +272,7 @@ def test_later_failure_keeps_the_last_subspaces():
                 trainer.refresh._inputs, trainer.refresh._targets = x[:1].repeat(80, 1), y
 
     run._callbacks.append(Vanish())
-    with pytest.warns(UserWarning, match="those of step 0 still"):
+    with pytest.warns(UserWarning, match="keeping the subspaces of step 0"):
         assert run.fit(data()).steps == 7
     assert len({used.digest for used, _ in seen.steps}) == 1
 

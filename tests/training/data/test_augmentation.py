@@ -2,17 +2,26 @@
 
 import logging
 import random
+from copy import deepcopy
 
 import numpy as np
 import pytest
 import torch
 from oracles.gradients import assert_equal, clipped_sum, cross_entropy, loop, median_norm, squares
 from torch import nn
+from torch.utils.data import DataLoader
 from training.runs import data, model, plan, private_loop, sgd, weights
 
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments
-from taut.training import Checkpointing, FlatClip, Loading, PrivateTrainer, QuantileClip
+from taut.training import (
+    Checkpointing,
+    FlatClip,
+    Loading,
+    PrivateTrainer,
+    QuantileClip,
+    make_private,
+)
 from taut.training._gradients.layers.convolution import Convolution, Geometry
 from taut.training._gradients.layers.records import Blocks, OuterProduct, Rows, Sum
 from taut.training.extend import PrivateGradient
@@ -376,17 +385,37 @@ def test_augmentation_must_keep_the_number_of_examples():
         trainer(model(), augment=lambda x: torch.cat([x, x])).fit(data())
 
 
+class Doubled(nn.Module):
+    """Makes two copies of every example, and the mean of what becomes of them."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x.repeat_interleave(2, 0)).unflatten(0, (-1, 2)).mean(1)
+
+
 def test_loop_of_a_user_cannot_have_copies():
     """Which rows belong together cannot be seen from inside of an optimizer."""
+    net = nn.Linear(5, 3)
+    net, _, loader = make_private(
+        module=net,
+        optimizer=sgd(net),
+        data_loader=DataLoader(data(), batch_size=12),
+        noise_multiplier=1.0,
+        max_grad_norm=0.5,
+    )
+    x, y = next(iter(loader))
+    with pytest.raises(UnsoundConfiguration, match="examples where the loader handed out"):
+        LOSS(Doubled(net)(x), y).mean().backward()
 
-    class Doubled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(5, 3)
 
-        def forward(self, x):
-            return self.layer(x.repeat_interleave(2, 0)).unflatten(0, (-1, 2)).mean(1)
-
-    net = Doubled()
-    with pytest.raises(UnsoundConfiguration, match="first axis"):
-        private_loop(net, sgd(net), data())
+def test_copies_that_a_model_makes_are_those_of_one_example():
+    """Such a model is called with one example at a time."""
+    torch.manual_seed(0)
+    plain = nn.Linear(5, 3)
+    doubled = Doubled(deepcopy(plain))
+    for net in (plain, doubled):
+        private_loop(net, sgd(net), data(), noise_generator=SeededForExperiments(seed=1))
+    torch.testing.assert_close(weights(doubled), weights(plain))

@@ -444,7 +444,7 @@ def test_examples_without_finite_gradients_are_counted(caplog):
     assert optimizer.dropped_examples == 3
     assert weights(net).isfinite().all()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "not for publication" in caplog.text
+    assert "do not publish it" in caplog.text
 
 
 def test_swapped_sampler_is_refused():
