@@ -104,7 +104,7 @@ def test_fixed_batches_without_sizes_have_no_loss():
         GaussianRun(Sampler.FIXED_SIZE, 0.1, 1, 1).loss(1.0)
 
 
-@pytest.mark.parametrize("sampler", ["poisson", "fixed_size"])
+@pytest.mark.parametrize("sampler", ["poisson", "allocation", "fixed_size"])
 def test_samplers_are_found_in_losses(sampler):
     loss = GaussianRun.of(sampler, steps=3, **SIZES).loss(1.0)
     assert samplers_of(loss) == (Sampler(sampler),)

@@ -9,7 +9,7 @@ import pytest
 from taut.errors import InfeasibleBudget
 from taut.runs import RunConfig, prepare
 from taut.runs._sections import DataSection, PlanSection, RunSection, TrainingSection
-from taut.training import FixedSizeSampling, FlatClip, GroupClip, NormalisedClip
+from taut.training import FixedSizeSampling, FlatClip, GroupClip, NormalisedClip, RandomAllocation
 
 SECTIONS = {
     "data": DataSection,
@@ -82,6 +82,14 @@ def test_strategies_by_name(configured, clipping, expected):
     plan = prepare(config).plan
     assert plan.clipping == expected
     assert plan.sampling == FixedSizeSampling(20)
+
+
+@pytest.mark.parametrize("sampling", ["allocation", "best", {"name": "allocation", "steps": 5}])
+def test_epochs_that_use_every_example_once(configured, sampling):
+    config = RunConfig.from_toml(configured(plan={"sampling": sampling}))
+    plan = prepare(config).plan
+    assert plan.sampling == RandomAllocation(steps=5)
+    config.plan.check(plan)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+import taut
 from taut.training import FixedSizeSampling, FlatClip, Plan
 
 RUN = "plan -n 200 --batch-size 50 --epochs 4 --epsilon 2 --delta 1e-3"
@@ -27,6 +28,15 @@ def test_sampling_can_be_chosen(run_json):
     answer = run_json(line)
     assert answer["noise_multiplier"] == expected.noise_multiplier
     assert answer["adjacency"] == "replace"
+
+
+@pytest.mark.parametrize("sampling", ["allocation", "best"])
+def test_epochs_that_use_every_example_once(run_json, sampling):
+    found = run_json(f"{RUN} --sampling {sampling}")
+    assert found["sampling"] == {"name": "allocation", "steps": 4}
+    loss = 4 * taut.gaussian(found["noise_multiplier"]).allocated(4)
+    assert 1.99 < loss.epsilon(1e-3) <= 2
+    assert any("best" in note for note in found["notes"]) == (sampling == "best")
 
 
 def test_page_names_noise_promise_and_assumptions(run):
@@ -78,7 +88,7 @@ def test_plot(run, tmp_path, sweep):
         ("plan -n 2000 --epochs 4 --epsilon 2 --delta 1e-4", "give either batch_size or rate"),
         ("plan -n 2000 --batch-size 9 --epsilon 2 --delta 1e-4", "give either steps or epochs"),
         (f"{RUN} --rate 0.1", "give either batch_size or rate"),
-        (f"{RUN} --sampling poison", "--sampler must be one of poisson, fixed_size"),
+        (f"{RUN} --sampling poison", "--sampler must be one of poisson, allocation, fixed"),
         (f"{RUN} --sweep batch_size", "--sweep must be a name and numbers"),
         (f"{RUN} --sweep batch_size=a,b", "--sweep must be a name and numbers"),
         (f"{RUN} --sweep batchsize=1", "did you mean 'batch_size'?"),

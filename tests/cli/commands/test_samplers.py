@@ -15,13 +15,13 @@ def test_is_the_library_answer(run_json):
 def test_first_rows_are_the_run_that_was_asked_for(run):
     heading, first, *_ = run(RUN).stdout.splitlines()
     assert heading.split() == ["epsilon", "sampler", "adjacency", "assumes"]
-    assert first.split()[1:3] == ["poisson", "add_remove"]
+    assert first.split()[1:3] == ["allocation", "add_remove"]
     assert "twice_sampled" not in run(RUN).stdout
 
 
 def test_table_names_every_sampler_and_relation(run):
     page = run(RUN).stdout
-    for word in ("poisson", "fixed_size", "shuffle"):
+    for word in ("poisson", "allocation", "fixed_size", "shuffle"):
         assert word in page
     for relation in ("add_remove", "replace", "zero_out"):
         assert relation in page

@@ -39,6 +39,8 @@ def written(tmp_path):
         ({"epsilon": 1.83, "sampler": "poisson"}, 0, "certified"),
         ({"epsilon": 8.0, "sampler": "poisson"}, 0, "looser than needed"),
         ({"epsilon": 1.81, "sampler": "poisson"}, 1, "wrong"),
+        ({"epsilon": 1.71, "sampler": "allocation"}, 0, "certified"),
+        ({"epsilon": 1.69, "sampler": "allocation"}, 1, "wrong"),
         ({"epsilon": 4.2, "sampler": "shuffle"}, 1, "not certified"),
         ({"epsilon": 1.83, "sampler": "shuffle"}, 1, "sampler mismatch"),
     ],

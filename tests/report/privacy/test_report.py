@@ -163,6 +163,7 @@ def test_alternatives_keep_the_promise_and_agree_with_the_samplers(data):
     runs = taut.compare_samplers(1.0, batch_size=30, examples=300, steps=20, delta=1e-3)
     names = {
         "poisson": "Poisson, replace",
+        "allocation": "allocation",
         "fixed_size": "fixed size, replace",
         "shuffle": "shuffled",
     }
@@ -429,7 +430,20 @@ def test_other_relations_have_their_own_words():
     assert "which of two candidates" in attack_sentence(found._findings)
     assert found._findings.groups == ()
     names = [a.name for a in found._alternatives.samplers]
-    assert names == ["poisson", "poisson", "shuffle"]
+    assert names == ["poisson", "poisson", "allocation", "shuffle"]
+
+
+def test_report_of_a_plan_that_allocates():
+    plan = Plan(
+        examples=300, batch_size=70, steps=6, noise_multiplier=2.0, delta=1e-3,
+        clipping=FlatClip(1.0), sampling="allocation",
+    )  # fmt: skip
+    found = privacy_report(result_of(plan))
+    assert plan.sampling.epoch_steps == 4
+    assert "allocation sampling, afresh in every epoch" in found.to_markdown()
+    names = [a.name for a in found._alternatives.samplers]
+    assert names == ["poisson", "poisson", "fixed_size", "shuffle"]
+    assert found._findings.groups == ()  # no theorem for several records of a person
 
 
 @pytest.mark.parametrize(
