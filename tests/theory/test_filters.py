@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from oracles.divergences import divergence
 
 import taut
 from taut.accounting import PrivacyOdometer, budget_for
@@ -90,10 +91,6 @@ def test_reporting_what_was_realised_is_no_guarantee():
 
 def random_pair(rng, outcomes=3):
     return rng.dirichlet(4 * np.ones(outcomes), 2)
-
-
-def divergence(p, q, order):
-    return math.log(float((p**order * q ** (1 - order)).sum())) / (order - 1)
 
 
 def transcripts(rng, orders, budgets, depth, spent=None, p=1.0, q=1.0):

@@ -4,12 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from oracles.divergences import hockey_stick
 
 import taut
-
-
-def hockey_stick(p, q, t):
-    return np.maximum(p - t * q, 0.0).sum()
 
 
 def envelope(thresholds, deltas, t):

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from oracles.divergences import hockey_stick
 
 import taut
 from taut.accounting._adjacency import Half
@@ -12,10 +13,6 @@ from taut.accounting._pairs.gaussian import GaussianPair
 from taut.accounting._pairs.sampled import ReplaceSampledPair, SampledPair
 
 THRESHOLDS = np.exp(np.linspace(-1.5, 1.5, 13))
-
-
-def hockey_stick(p, q, t):
-    return np.maximum(p - t * q, 0.0).sum()
 
 
 class Mechanism:

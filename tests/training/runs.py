@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from taut.noise import SeededForExperiments
-from taut.training import FlatClip, Plan, make_private
+from taut.training import Callback, FlatClip, Plan, make_private
 from taut.training._noise.generators import split
 from taut.training.extend import IndependentNoise
 
@@ -36,6 +36,21 @@ def plan(**changes):
         "clipping": FlatClip(0.5),
     }
     return Plan(**(settings | changes))
+
+
+class Killed(Exception):
+    """What ends a run of which nobody expects that it ends."""
+
+
+class Kill(Callback):
+    """Ends a run as a crash would: by an exception that nobody expects, after some step."""
+
+    def __init__(self, after):
+        self._after = after
+
+    def on_step_end(self, trainer, event):
+        if event.step == self._after:
+            raise Killed
 
 
 def weights(net):

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from oracles.divergences import divergence
 from scipy.special import ndtr
 
 import taut
@@ -23,10 +24,6 @@ SECRET = data_dependent_gnmax([200, 30, 20], 40, [8.0])
 
 def values(secret):
     return secret.private_value()[1]
-
-
-def divergence(p, q, order):
-    return math.log(float((p**order * q ** (1 - order)).sum())) / (order - 1)
 
 
 def moved_votes(votes):

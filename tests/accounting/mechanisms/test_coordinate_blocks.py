@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles.divergences import gridded_divergence
 
 import taut
 from taut.accounting._adjacency import Half
@@ -38,13 +39,6 @@ def twice(row, record_rate, rate):
     return parts
 
 
-def divergence(log_p, log_q, order, dimension):
-    terms = order * log_p + (1 - order) * log_q
-    peak = terms.max()
-    total = peak + math.log(np.exp(terms - peak).sum()) + dimension * math.log(STEP)
-    return total / (order - 1)
-
-
 class TestAgainstQuadrature:
     @settings(max_examples=25)
     @given(
@@ -61,10 +55,10 @@ class TestAgainstQuadrature:
         points = np.array([part.ravel() for part in np.meshgrid(axis, axis, indexing="ij")])
         present = mixture(points, twice(shifts, record_rate, rate))
         absent = mixture(points, [(1.0, np.zeros(2))])
-        forward = divergence(present, absent, order, 2)
+        forward = gridded_divergence(present, absent, order, STEP**2)
         found = float(release.renyi(Half.REMOVE, np.array([float(order)]))[0])
         assert found == pytest.approx(forward, rel=1e-9, abs=1e-13)
-        reverse = divergence(absent, present, order, 2)
+        reverse = gridded_divergence(absent, present, order, STEP**2)
         back = float(release.renyi(Half.ADD, np.array([float(order)]))[0])
         assert reverse <= back * (1 + 1e-10) + 1e-14
 
@@ -79,7 +73,7 @@ class TestAgainstQuadrature:
         present = mixture(points, twice((0.8, 0.8, 1.1), 0.3, 0.4))
         absent = mixture(points, [(1.0, np.zeros(3))])
         found = float(release.renyi(Half.REMOVE, np.array([float(order)]))[0])
-        assert found == pytest.approx(divergence(present, absent, order, 3), rel=1e-8)
+        assert found == pytest.approx(gridded_divergence(present, absent, order, STEP**3), rel=1e-8)
 
 
 class TestIdentities:

@@ -4,17 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import log_ndtr
+from oracles.mixed_noise import log_density
 
 import taut
 from taut.accounting import mixed_gaussian
 
 RATE, STEPS, Z, DELTA = 0.02, 5000, 0.3669445419913252, 1e-5
-
-
-def log_density(x, width):
-    low, high = (log_ndtr(-(np.abs(x) + side * width / 2) / Z) for side in (1, -1))
-    return high + np.log(-np.expm1(low - high)) - math.log(width)
 
 
 def epsilon(orders, width):
@@ -23,7 +18,7 @@ def epsilon(orders, width):
     for order in orders:
         step = Z / 25
         x = np.arange(-width / 2 - 12 * Z, width / 2 + order + 14 * Z, step)
-        without, shifted = log_density(x, width), log_density(x - 1, width)
+        without, shifted = log_density(x, Z, width), log_density(x - 1, Z, width)
         sampled = np.logaddexp(math.log1p(-RATE) + without, math.log(RATE) + shifted)
         moment = np.logaddexp.reduce(order * sampled + (1 - order) * without) + math.log(step)
         found.append((STEPS * moment + math.log(1 / DELTA)) / (order - 1))

@@ -2,9 +2,8 @@
 
 import math
 
-import numpy as np
 import pytest
-from scipy.special import log_ndtr
+from oracles import mixed_noise
 
 from taut.accounting import compare_mixing, mixed_gaussian
 
@@ -12,16 +11,8 @@ RATE, STEPS, Z, WIDTH, P, DELTA = 0.03, 3400, 0.335, 11.25, 100, 1e-5
 ORDERS = range(2, 16)
 
 
-def log_density(x):
-    low, high = (log_ndtr(-(np.abs(x) + side * WIDTH / 2) / Z) for side in (1, -1))
-    return high + np.log(-np.expm1(low - high)) - math.log(WIDTH)
-
-
 def mixed_moment(k):
-    shift, step = 1 / math.sqrt(P), Z / 25
-    x = np.arange(-WIDTH / 2 - 12 * Z, WIDTH / 2 + k * shift + 12 * Z, step)
-    exponent = k * log_density(x - shift) + (1 - k) * log_density(x)
-    return P * (float(np.logaddexp.reduce(exponent)) + math.log(step))
+    return P * mixed_noise.log_moment(k, 1 / math.sqrt(P), Z, WIDTH)
 
 
 def epsilon(moment, orders=ORDERS):

@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
+from oracles.divergences import hockey_stick
 
 import taut
 
 P, Q = np.array([0.2, 0.05, 0.75]), np.array([0.1, 0.4, 0.5])
 CLAIMED_P, CLAIMED_Q = np.array([0.7, 0.3]), np.array([0.35, 0.65])
-
-
-def hockey_stick(p, q, threshold):
-    return np.maximum(p - threshold * q, 0.0).sum()
 
 
 def test_a_pair_dominated_from_one_on_composes_to_more():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.gaussian import true_delta
 from scipy.optimize import minimize
-from scipy.stats import multivariate_normal
 
 import taut
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
@@ -40,18 +40,6 @@ PLANE = [
     FiniteSet([[1.0, 0.3], [-0.2, 2.0], [0.4, 0.4]]).differences(),
 ]
 OBJECTIVES = ["total", "worst", "relative"]
-
-
-def true_delta(covariance, shift, epsilon):
-    """Integrate (p - e^eps q)_+ over the plane, or over three dimensions, by the midpoint rule."""
-    size = len(shift)
-    root = np.linalg.cholesky(covariance)
-    axis = np.linspace(-7, 7, 281 if size == 2 else 81)
-    grid = np.stack(np.meshgrid(*[axis] * size, indexing="ij"), -1).reshape(-1, size) @ root.T
-    cell = (axis[1] - axis[0]) ** size * float(np.prod(np.diag(root)))
-    p = multivariate_normal(np.zeros(size), covariance).pdf(grid)
-    q = multivariate_normal(shift, covariance).pdf(grid)
-    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum() * cell)
 
 
 def members(one, count=4000):

@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import TensorDataset
 from training.ranks import in_processes
-from training.runs import data, model, plan, sgd, weights
+from training.runs import Kill, Killed, data, model, plan, sgd, weights
 
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.noise import SeededForExperiments
@@ -64,19 +64,6 @@ class Keep(Callback):
     def on_step_end(self, trainer, event):
         self.states.append(weights(trainer.model))
         self.gradients += [p.grad for p in trainer.model.parameters()]
-
-
-class Killed(Exception):
-    pass
-
-
-class Kill(Callback):
-    def __init__(self, after):
-        self._after = after
-
-    def on_step_end(self, trainer, event):
-        if event.step == self._after:
-            raise Killed
 
 
 def trainer(net, a_plan=MIXED, *, seed=3, callbacks=(), **options):

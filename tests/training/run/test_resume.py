@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from training.runs import data, model, plan, sgd, weights
+from training.runs import Kill, Killed, data, model, plan, sgd, weights
 
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments
 from taut.training import (
-    Callback,
     Checkpointing,
     Logs,
     Plan,
@@ -27,21 +26,6 @@ from taut.training import (
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 SCRIPT = Path(__file__).parents[1] / "killed_runs.py"
-
-
-class Killed(Exception):
-    pass
-
-
-class Kill(Callback):
-    """Ends a run as a crash would: by an exception that nobody expects, after some step."""
-
-    def __init__(self, after):
-        self._after = after
-
-    def on_step_end(self, trainer, event):
-        if event.step == self._after:
-            raise Killed
 
 
 def trainer(directory, net, *, steps=40, seed=5, **options):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from training.runs import data, model, weights
+from training.runs import Kill, Killed, data, model, weights
 
 import taut
 from taut.accounting import equal_compute_plan, twice_sampled
@@ -15,7 +15,6 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments
 from taut.noise.geometry import Subspaces
 from taut.training import (
-    Callback,
     Checkpointing,
     FlatClip,
     GroupClip,
@@ -231,16 +230,6 @@ class TestPlan:
         assert len(plan.sampling.draw(1_000, SeededForExperiments(seed=0))) in range(190, 310)
 
 
-class Killed(Exception):
-    pass
-
-
-class Kill(Callback):
-    def on_step_end(self, trainer, event):
-        if event.step == 4:
-            raise Killed
-
-
 def trained(net, clipping, directory=None, *, seed=5, callbacks=(), **options):
     plan = plan_of(clipping, examples=60, sampling=TwiceSampling(spread=16))
     generator = None if seed is None else SeededForExperiments(seed=seed)
@@ -256,7 +245,7 @@ class TestRuns:
         whole, cut, net = model(), model(), model(seed=9)
         trained(whole, CLIP, tmp_path / "whole")
         with pytest.raises(Killed):
-            trained(cut, CLIP, tmp_path / "cut", callbacks=[Kill()])
+            trained(cut, CLIP, tmp_path / "cut", callbacks=[Kill(4)])
         trained(net, CLIP, tmp_path / "cut")
         assert torch.equal(weights(net), weights(whole))
 
