@@ -3,16 +3,31 @@
 Each check takes exactly one keyword argument, whose name becomes part of the message::
 
     sigma = validate.positive(sigma=sigma)
+
+A dataclass names the domains of its fields instead, and has them all checked at once::
+
+    sigma: Positive
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache
 from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Annotated, Union, get_args, get_origin, get_type_hints
 
 __all__ = [
+    "BelowOne",
+    "Finite",
+    "NonNegative",
+    "Positive",
+    "PositiveInteger",
+    "Probability",
     "WrongType",
     "below_one",
+    "fields",
     "finite",
     "integer",
     "non_negative",
@@ -79,20 +94,40 @@ def below_one(**argument: object) -> float:
 
 def integer(**argument: object) -> int:
     """Return the argument as an int, at least zero; booleans are refused."""
-    name, value = _only(argument)
-    number = _integral(name, value)
-    if number < 0:
-        raise ValueError(f"{name} must be at least 0, got {name}={value!r}")
-    return number
+    return _at_least(0, *_only(argument))
 
 
 def positive_integer(**argument: object) -> int:
     """Return the argument as an int, at least one; booleans are refused."""
-    name, value = _only(argument)
-    number = _integral(name, value)
-    if number < 1:
-        raise ValueError(f"{name} must be at least 1, got {name}={value!r}")
-    return number
+    return _at_least(1, *_only(argument))
+
+
+Finite = Annotated[float, finite]
+Positive = Annotated[float, positive]
+NonNegative = Annotated[float, non_negative]
+Probability = Annotated[float, probability]
+BelowOne = Annotated[float, below_one]
+PositiveInteger = Annotated[int, positive_integer]
+
+
+def fields(of: object) -> None:
+    """Check every field of a dataclass whose annotation names a domain, or a domain or None."""
+    for name, check, optional in _domains(type(of)):
+        value = getattr(of, name)
+        if value is not None or not optional:
+            check(**{name: value})
+
+
+@cache
+def _domains(kind: type) -> tuple[tuple[str, Callable[..., object], bool], ...]:
+    """Return what checks a field, and whether it may be None, for all fields with a domain."""
+    found = []
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        choices = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        for choice in choices:
+            if get_origin(choice) is Annotated:
+                found.append((name, choice.__metadata__[0], NoneType in choices))
+    return tuple(found)
 
 
 def _only(argument: dict[str, object]) -> tuple[str, object]:
@@ -111,7 +146,7 @@ def _real(name: str, value: object) -> float:
         raise ValueError(f"{name} must be within the range of floats, got a larger one") from None
 
 
-def _integral(name: str, value: object) -> int:
+def _at_least(least: int, name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise WrongType(
             f"{name} must be an integer, got {name}={value!r}; convert it with int(...)"
@@ -119,4 +154,6 @@ def _integral(name: str, value: object) -> int:
     number = int(value)
     if number > _MOST:
         raise ValueError(f"{name} must be at most 10^18, got {name}={value!r}")
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {name}={value!r}")
     return number

@@ -11,6 +11,7 @@ import numpy as np
 
 from taut._base import validate
 from taut._base.arrays import Vector
+from taut._base.validate import Probability
 from taut._base.worst_record import OPERATIONS_FACTOR, Vertex, l2_norm, vertex
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
@@ -47,8 +48,8 @@ class TwiceSampledBlocks(RenyiOnly):
     """
 
     kind = "twice_sampled_blocks"
-    record_rate: float
-    coordinate_rate: float
+    record_rate: Probability
+    coordinate_rate: Probability
     sigmas: tuple[float, ...]
     clips: tuple[float, ...]
     clip_infs: tuple[float, ...]
@@ -56,8 +57,7 @@ class TwiceSampledBlocks(RenyiOnly):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validate.probability(record_rate=self.record_rate)
-        validate.probability(coordinate_rate=self.coordinate_rate)
+        super().__post_init__()
         counts = {len(self.sigmas), len(self.clips), len(self.clip_infs), len(self.dimensions)}
         if len(counts) != 1 or 0 in counts:
             raise ValueError(

@@ -15,6 +15,7 @@ import numpy as np
 
 from taut._base import validate
 from taut._base.arrays import Vector
+from taut._base.validate import Positive, PositiveInteger, Probability
 from taut._base.worst_record import OPERATIONS_FACTOR, Vertex, l2_norm, vertex
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
@@ -68,12 +69,10 @@ class _Clipped(RenyiOnly):
     dimension: int
     p: float
 
-    def _check_clipping(self) -> None:
-        validate.positive(sigma=self.sigma)
-        validate.positive(clip=self.clip)
-        validate.positive(clip_inf=self.clip_inf)
-        validate.positive_integer(dimension=self.dimension)
-        if not validate.positive(p=self.p) <= 2:
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        if self.p > 2:
             raise ValueError(
                 f"p must be at most 2, got p={self.p!r}: beyond it the flat record is worse than "
                 "the concentrated one. Convert the bound to l2: p=2 and "
@@ -117,17 +116,12 @@ class Coordinatewise(_Clipped):
     """A clipped sum plus Gaussian noise, every coordinate of which has its own Poisson sample."""
 
     kind = "coordinatewise"
-    rate: float
-    sigma: float
-    clip: float
-    clip_inf: float
-    dimension: int
-    p: float
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validate.probability(rate=self.rate)
-        self._check_clipping()
+    rate: Probability
+    sigma: Positive
+    clip: Positive
+    clip_inf: Positive
+    dimension: PositiveInteger
+    p: Positive
 
     @property
     def plain(self) -> Release:
@@ -149,19 +143,13 @@ class TwiceSampled(_Clipped):
     """Coordinate-wise sampling at ``coordinate_rate`` of a Poisson sample of the records."""
 
     kind = "twice_sampled"
-    record_rate: float
-    coordinate_rate: float
-    sigma: float
-    clip: float
-    clip_inf: float
-    dimension: int
-    p: float
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validate.probability(record_rate=self.record_rate)
-        validate.probability(coordinate_rate=self.coordinate_rate)
-        self._check_clipping()
+    record_rate: Probability
+    coordinate_rate: Probability
+    sigma: Positive
+    clip: Positive
+    clip_inf: Positive
+    dimension: PositiveInteger
+    p: Positive
 
     @property
     def plain(self) -> Release:

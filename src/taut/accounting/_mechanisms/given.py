@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Vector
+from taut._base.validate import BelowOne, NonNegative
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._pairs.finite import FailingPair, binary_pair, finite_pair
@@ -40,11 +41,7 @@ class Pure(Release):
     """Anything that satisfies epsilon-DP."""
 
     kind = "pure"
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validate.non_negative(epsilon=self.epsilon)
+    epsilon: NonNegative
 
     def pair(self, half: Half) -> Pair:
         """Symmetric: randomized response is the worst case."""
@@ -56,13 +53,8 @@ class Approximate(Release):
     """Anything that satisfies (epsilon, delta)-DP."""
 
     kind = "approximate"
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validate.non_negative(epsilon=self.epsilon)
-        validate.below_one(delta=self.delta)
+    epsilon: NonNegative
+    delta: BelowOne
 
     def pair(self, half: Half) -> Pair:
         """Symmetric: randomized response, or failure with probability delta."""

@@ -16,6 +16,7 @@ import numpy as np
 from taut._base import validate
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR
+from taut._base.validate import Probability
 from taut._base.worst_record import vertex
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
@@ -48,15 +49,15 @@ class AdditiveNoise(RenyiOnly):
 
     kind = "additive_noise"
     cumulants: tuple[float, ...]
-    rate: float
+    rate: Probability
 
     def __post_init__(self) -> None:
         """Check the parameters."""
+        super().__post_init__()
         if not self.cumulants:
             raise ValueError("cumulants must not be empty; give at least the one at order 2")
         for value in self.cumulants:
             validate.non_negative(cumulant=value)
-        validate.probability(rate=self.rate)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the sampled divergences, infinite beyond the known orders."""

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Vector
+from taut._base.validate import Positive
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._pairs.finite import binary_pair
@@ -36,11 +37,11 @@ class MixtureOfGaussians(Release):
     kind = "mixture_of_gaussians"
     probabilities: tuple[float, ...]
     shifts: tuple[float, ...]
-    sigma: float
+    sigma: Positive
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validate.positive(sigma=self.sigma)
+        super().__post_init__()
         _check_mixture(self.probabilities, self.shifts)
 
     def pair(self, half: Half) -> Pair:

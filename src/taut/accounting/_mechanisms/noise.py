@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from taut._base import validate
+from taut._base.validate import Positive, PositiveInteger
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._pairs.exponential import laplace_pair
@@ -39,13 +40,12 @@ class Gaussian(Release):
     """Normal noise of standard deviation sigma on a query of given l2-sensitivity."""
 
     kind = "gaussian"
-    sigma: float
-    sensitivity: float
+    sigma: Positive
+    sensitivity: Positive
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validate.positive(sigma=self.sigma)
-        validate.positive(sensitivity=self.sensitivity)
+        super().__post_init__()
         ratio = self.sensitivity / self.sigma
         if not 1e-100 < ratio < 1e100:
             raise ValueError(
@@ -63,13 +63,8 @@ class Laplace(Release):
     """Laplace noise of given scale on a query of given l1-sensitivity."""
 
     kind = "laplace"
-    scale: float
-    sensitivity: float
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validate.positive(scale=self.scale)
-        validate.positive(sensitivity=self.sensitivity)
+    scale: Positive
+    sensitivity: Positive
 
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
@@ -84,13 +79,8 @@ class DiscreteGaussian(Release):
     """Integer Gaussian noise on one integer query of integer sensitivity."""
 
     kind = "discrete_gaussian"
-    sigma: float
-    sensitivity: int
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validate.positive(sigma=self.sigma)
-        validate.positive_integer(sensitivity=self.sensitivity)
+    sigma: Positive
+    sensitivity: PositiveInteger
 
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
@@ -102,13 +92,8 @@ class DiscreteLaplace(Release):
     """Two-sided geometric noise on one integer query of integer sensitivity."""
 
     kind = "discrete_laplace"
-    scale: float
-    sensitivity: int
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validate.positive(scale=self.scale)
-        validate.positive_integer(sensitivity=self.sensitivity)
+    scale: Positive
+    sensitivity: PositiveInteger
 
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
@@ -120,13 +105,12 @@ class Variance(Release):
     """Centred normal noise whose deviation is sigma_p without the record, sigma_q with it."""
 
     kind = "variance_pair"
-    sigma_p: float
-    sigma_q: float
+    sigma_p: Positive
+    sigma_q: Positive
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validate.positive(sigma_p=self.sigma_p)
-        validate.positive(sigma_q=self.sigma_q)
+        super().__post_init__()
         if not 1e-50 < self.sigma_p / self.sigma_q < 1e50:
             raise ValueError(
                 "sigma_p / sigma_q must lie between 1e-50 and 1e50, got "

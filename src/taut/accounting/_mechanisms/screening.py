@@ -33,6 +33,7 @@ from scipy.special import log_ndtr, ndtr
 from taut._base import validate
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR
+from taut._base.validate import Finite, Positive, PositiveInteger, Probability
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.noise import Gaussian
@@ -68,18 +69,11 @@ class NoisyScreening(RenyiOnly):
     """
 
     kind = "noisy_screening"
-    k: int
-    threshold: float
-    sigma: float
-    rate: float = 1.0
+    k: PositiveInteger
+    threshold: Finite
+    sigma: Positive
+    rate: Probability = 1.0
     has_pair = True
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validate.positive_integer(k=self.k)
-        validate.finite(threshold=self.threshold)
-        validate.positive(sigma=self.sigma)
-        validate.probability(rate=self.rate)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the maximum over the family, the same in every direction."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from taut._base import validate
 from taut._base.floats import UP
+from taut._base.validate import Positive, Probability
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._pairs.exponential import (
@@ -35,11 +36,7 @@ class RandomizedResponse(Release):
     """A bit that is true with probability p."""
 
     kind = "randomized_response"
-    p: float
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validate.probability(p=self.p)
+    p: Probability
 
     def pair(self, half: Half) -> Pair:
         """Symmetric; p below one half is the mirrored mechanism, p of 0 or 1 hides nothing."""
@@ -55,11 +52,7 @@ class Exponential(Release):
     """A mechanism whose log-likelihood ratios span at most epsilon, such as private selection."""
 
     kind = "exponential"
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validate.positive(epsilon=self.epsilon)
+    epsilon: Positive
 
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
@@ -71,11 +64,7 @@ class PermuteAndFlip(Release):
     """Permute-and-flip: the largest of utilities with exponential noise."""
 
     kind = "permute_and_flip"
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validate.positive(epsilon=self.epsilon)
+    epsilon: Positive
 
     def pair(self, half: Half) -> Pair:
         """Symmetric: Laplace noise on the difference of two utilities."""
@@ -91,12 +80,12 @@ class StabilityRelease(Release):
     """
 
     kind = "stability_release"
-    epsilon: float
+    epsilon: Positive
     delta: float
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validate.positive(epsilon=self.epsilon)
+        super().__post_init__()
         if not validate.below_one(delta=self.delta) > 0:
             raise ValueError(f"delta must be greater than 0, got delta={self.delta!r}")
 

@@ -18,6 +18,7 @@ import numpy as np
 from taut._base import validate
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR, UP
+from taut._base.validate import NonNegative, Positive, PositiveInteger, Probability
 from taut._base.worst_record import Vertex, vertex
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
@@ -66,14 +67,6 @@ class _Mixed(RenyiOnly):
     dimension: int | None
     rate: float
 
-    def _check_shared(self) -> None:
-        validate.non_negative(width=self.width)
-        validate.positive(sensitivity=self.sensitivity)
-        validate.positive(sensitivity_inf=self.sensitivity_inf)
-        if self.dimension is not None:
-            validate.positive_integer(dimension=self.dimension)
-        validate.probability(rate=self.rate)
-
     @property
     def vertex(self) -> Vertex:
         """The record that is hardest to hide."""
@@ -105,17 +98,12 @@ class MixedGaussian(_Mixed):
     kind = "mixed_gaussian"
     norm = 2.0
     caveat = "the worst record is known by high-precision computation, not by proof"
-    sigma: float
-    width: float
-    sensitivity: float
-    sensitivity_inf: float
-    dimension: int | None
-    rate: float
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validate.positive(sigma=self.sigma)
-        self._check_shared()
+    sigma: Positive
+    width: NonNegative
+    sensitivity: Positive
+    sensitivity_inf: Positive
+    dimension: PositiveInteger | None
+    rate: Probability
 
     @property
     def plain(self) -> Release:
@@ -151,17 +139,12 @@ class MixedLaplace(_Mixed):
 
     kind = "mixed_laplace"
     norm = 1.0
-    scale: float
-    width: float
-    sensitivity: float
-    sensitivity_inf: float
-    dimension: int | None
-    rate: float
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        validate.positive(scale=self.scale)
-        self._check_shared()
+    scale: Positive
+    width: NonNegative
+    sensitivity: Positive
+    sensitivity_inf: Positive
+    dimension: PositiveInteger | None
+    rate: Probability
 
     @property
     def plain(self) -> Release:

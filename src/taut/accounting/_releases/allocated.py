@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from taut._base import validate
 from taut._base.floats import RELATIVE_ERROR
+from taut._base.validate import PositiveInteger
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._engines.ratios import RATIO_TAIL, Ratios, ratio_sums
 from taut.accounting._pairs.finite import FinitePair
@@ -31,11 +31,12 @@ class Allocated(Release):
 
     kind = "allocated"
     base: Release
-    steps: int
-    taken: int
+    steps: PositiveInteger
+    taken: PositiveInteger
 
     def __post_init__(self) -> None:
         """Check the parameters."""
+        super().__post_init__()
         if not isinstance(self.base, Release):
             raise ValueError(f"base must be a release, got base={self.base!r}")
         if isinstance(self.base, RenyiOnly):
@@ -43,8 +44,6 @@ class Allocated(Release):
                 "allocated(steps) needs a dominating pair, and the loss is known by its Renyi "
                 "divergences only; use poisson(rate), which keeps divergences"
             )
-        validate.positive_integer(steps=self.steps)
-        validate.positive_integer(taken=self.taken)
         if self.taken > self.steps:
             raise ValueError(
                 f"taken must not exceed steps, got taken={self.taken}, steps={self.steps}"

@@ -37,6 +37,10 @@ class Release(ABC):
         if "kind" in vars(cls):
             Release._kinds[cls.kind] = cls
 
+    def __post_init__(self) -> None:
+        """Check every parameter against the domain that its annotation names."""
+        validate.fields(self)
+
     @staticmethod
     def kinds() -> Mapping[str, type[Release]]:
         """Return the class of every kind of release."""

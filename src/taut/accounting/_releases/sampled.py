@@ -7,9 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from taut._base import validate
 from taut._base.arrays import Vector
 from taut._base.floats import DOWN
+from taut._base.validate import Probability
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._engines.half_sum import merge_gaussians
 from taut.accounting._pairs.finite import FinitePair, binary_pair
@@ -77,11 +77,11 @@ class Poisson(Release):
 
     kind = "poisson"
     base: Release
-    rate: float
+    rate: Probability
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validate.probability(rate=self.rate)
+        super().__post_init__()
         if not isinstance(self.base, Release):
             raise ValueError(f"base must be a release, got base={self.base!r}")
         refuse_batches(self.base)
@@ -134,11 +134,11 @@ class PoissonReplace(Release):
     kind = "poisson_replace"
     exchange: Release
     removal: Release
-    rate: float
+    rate: Probability
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validate.probability(rate=self.rate)
+        super().__post_init__()
         for name in ("exchange", "removal"):
             if not isinstance(getattr(self, name), Release):
                 raise ValueError(f"{name} must be a release, got {name}={getattr(self, name)!r}")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taut._base import validate
 from taut._base.arrays import Vector
+from taut._base.validate import Probability
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._releases.release import Release, Several, check_sizes, refuse_batches
 from taut.accounting._releases.renyi_only import RenyiOnly, divergences
@@ -48,11 +48,11 @@ class PoissonRenyi(RenyiOnly):
 
     kind = "poisson_rdp"
     base: RenyiOnly
-    rate: float
+    rate: Probability
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validate.probability(rate=self.rate)
+        super().__post_init__()
         if not isinstance(self.base, RenyiOnly):
             raise ValueError(f"base must be known by Renyi divergences, got base={self.base!r}")
         refuse_batches(self.base)

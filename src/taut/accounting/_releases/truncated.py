@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from scipy.special import betainc, betaincc
 
 from taut._base import validate
+from taut._base.validate import PositiveInteger, Probability
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._pairs.either import EitherPair
 from taut.accounting._pairs.finite import binary_pair
@@ -36,15 +37,13 @@ class TruncatedPoisson(Release):
     draws_batches = True
     base: Release
     exchange: Release
-    rate: float
-    cap: int
-    population: int
+    rate: Probability
+    cap: PositiveInteger
+    population: PositiveInteger
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validate.probability(rate=self.rate)
-        validate.positive_integer(cap=self.cap)
-        validate.positive_integer(population=self.population)
+        super().__post_init__()
         for name in ("base", "exchange"):
             release = getattr(self, name)
             if not isinstance(release, Release):
