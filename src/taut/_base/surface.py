@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from types import FunctionType
 from typing import Any
 
-__all__ = ["claim", "doors"]
+__all__ = ["claim"]
 
 
-def claim(room: Mapping[str, Any]) -> None:
-    """Let the public names of a module say that they live in it.
+def claim(
+    room: dict[str, Any],
+    late: Mapping[str, tuple[str, ...]] | None = None,
+    *,
+    needs: str | None = None,
+    moved: Mapping[str, list[str]] | None = None,
+) -> None:
+    """Let the public names of a module say that they live in it, and load some when used.
 
     What people see of a class or function (`repr`, help, pickles) then names the door that it is
-    imported through, and stays valid when a private module moves.
+    imported through, and stays valid when a private module moves. The module gets its
+    `__getattr__` and `__dir__` from here, so that type checkers still refuse names that do not
+    exist.
 
     Args:
-        room: the global names of the module, `__all__` among them. Names that are not there yet
-            are claimed by `doors` when they come.
+        room: the global names of the module, `__all__` among them.
+        late: names that are imported on first use, since what they need may not be installed, by
+            the full name of their module; a module without names is such a name itself.
+        needs: the module that is imported before any of them, to say what has to be installed.
+        moved: public names of submodules that people look for here, by submodule.
     """
     for name in room["__all__"]:
         if name in room:
             _claim(room[name], room["__name__"])
+    if late or moved:
+        room["__getattr__"], room["__dir__"] = _doors(room, late or {}, needs, moved or {})
 
 
 def _claim(value: object, room: str) -> None:
@@ -40,42 +52,32 @@ def _methods(value: object) -> Iterator[FunctionType]:
             yield function
 
 
-def doors(
-    room: str,
-    late: Mapping[str, tuple[str, ...]] | None = None,
-    *,
-    needs: str | None = None,
-    moved: Mapping[str, list[str]] | None = None,
+def _doors(
+    room: dict[str, Any],
+    late: Mapping[str, tuple[str, ...]],
+    needs: str | None,
+    moved: Mapping[str, list[str]],
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a module's `__getattr__` and `__dir__`.
-
-    Args:
-        room: the full name of the module.
-        late: names that are imported on first use, since what they need may not be installed, by
-            the full name of their module; a module without names is such a name itself.
-        needs: the module that is imported before any of them, to say what has to be installed.
-        moved: public names of submodules that people look for here, by submodule.
-    """
+    """Return a module's `__getattr__` and `__dir__`."""
+    own = room["__name__"]
     homes = {
-        name: home
-        for home, names in (late or {}).items()
-        for name in names or (home.rpartition(".")[2],)
+        name: home for home, names in late.items() for name in names or (home.rpartition(".")[2],)
     }
-    where = {name: module for module, names in (moved or {}).items() for name in names}
+    where = {name: module for module, names in moved.items() for name in names}
 
     def get(name: str) -> Any:
         if name not in homes:
-            hint = f"; it is {room}.{where[name]}.{name}" if name in where else ""
-            raise AttributeError(f"module {room!r} has no attribute {name!r}{hint}", name=name)
+            hint = f"; it is {own}.{where[name]}.{name}" if name in where else ""
+            raise AttributeError(f"module {own!r} has no attribute {name!r}{hint}", name=name)
         if needs is not None:
             import_module(needs)
         home = import_module(homes[name])
-        value = home if homes[name] == f"{room}.{name}" else getattr(home, name)
-        _claim(value, room)
-        setattr(sys.modules[room], name, value)
+        value = home if homes[name] == f"{own}.{name}" else getattr(home, name)
+        _claim(value, own)
+        room[name] = value
         return value
 
     def listed() -> list[str]:
-        return sorted({*vars(sys.modules[room]), *homes})
+        return sorted({*room, *homes})
 
     return get, listed

@@ -1,7 +1,5 @@
 """Privacy losses: releases as values that add up, with certified bounds on every answer."""
 
-from typing import TYPE_CHECKING
-
 from taut._base import surface
 from taut.accounting import diagnostics, renyi
 from taut.accounting._adjacency import (
@@ -124,7 +122,4 @@ __all__ = [
     "zero",
 ]
 
-surface.claim(globals())
-
-if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
-    __getattr__, __dir__ = surface.doors(__name__, moved={"diagnostics": diagnostics.__all__})
+surface.claim(globals(), moved={"diagnostics": diagnostics.__all__})

@@ -1,7 +1,5 @@
 """Methods side by side, at equal privacy and equally many gradients: predict, train, recommend."""
 
-from typing import TYPE_CHECKING
-
 from taut._base import surface
 from taut.comparison import arms
 from taut.comparison._compare import compare
@@ -27,7 +25,4 @@ __all__ = [
     "predict",
 ]
 
-surface.claim(globals())
-
-if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
-    __getattr__, __dir__ = surface.doors(__name__, moved={"arms": arms.__all__})
+surface.claim(globals(), moved={"arms": arms.__all__})

@@ -6,8 +6,6 @@ draws it exactly, on a grid, from a cryptographically secure generator. Beside t
 `taut.noise.clipping` clips rows, and `taut.noise.geometry` looks at public vectors.
 """
 
-from typing import TYPE_CHECKING
-
 from taut._base import surface
 from taut.noise import clipping, geometry
 from taut.noise._disparity import Disparity, disparity, laplace_threshold, majorises
@@ -91,7 +89,4 @@ __all__ = [
     "staircase",
 ]
 
-surface.claim(globals())
-
-if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
-    __getattr__, __dir__ = surface.doors(__name__, moved={"geometry": geometry.__all__})
+surface.claim(globals(), moved={"geometry": geometry.__all__})

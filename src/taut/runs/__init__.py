@@ -23,12 +23,9 @@ __all__ = [
     "train",
 ]
 
-surface.claim(globals())
-
 _NEED_TORCH = {
     "taut.runs._run": ("PreparedRun", "RunOutcome", "prepare", "resume", "train"),
     "taut.runs._task": ("read_task",),
 }
 
-if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
-    __getattr__, __dir__ = surface.doors(__name__, _NEED_TORCH, needs="taut.training._tensors")
+surface.claim(globals(), _NEED_TORCH, needs="taut.training._tensors")

@@ -89,8 +89,6 @@ __all__ = [
     "seq2seq_loss",
 ]
 
-surface.claim(globals())
-
 _NEED_TORCH = {
     "taut.training.features": (),
     "taut.training.models": (),
@@ -108,7 +106,6 @@ _NEED_TORCH = {
     "taut.training._run.trainer": ("PrivateTrainer",),
 }
 
-if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
-    __getattr__, __dir__ = surface.doors(
-        __name__, _NEED_TORCH, needs="taut.training._tensors", moved={"extend": extend.__all__}
-    )
+surface.claim(
+    globals(), _NEED_TORCH, needs="taut.training._tensors", moved={"extend": extend.__all__}
+)

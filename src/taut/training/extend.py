@@ -50,8 +50,6 @@ __all__ = [
     "refuse_private",
 ]
 
-surface.claim(globals())
-
 _NEED_TORCH = {
     "taut.training._data.batches": ("inputs_and_targets",),
     "taut.training._data.loader": ("MicroBatch",),
@@ -61,5 +59,4 @@ _NEED_TORCH = {
     "taut.training._tensors.examples": ("apply", "length"),
 }
 
-if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
-    __getattr__, __dir__ = surface.doors(__name__, _NEED_TORCH, needs="taut.training._tensors")
+surface.claim(globals(), _NEED_TORCH, needs="taut.training._tensors")
