@@ -14,7 +14,7 @@ from scipy.special import gammaln, ndtri
 
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR, UP
-from taut.accounting._pairs.pair import Atoms, Cells, Pair, Quadrature
+from taut.accounting._pairs.pair import Atoms, Cells, DerivedPair, Pair, Quadrature
 
 __all__ = [
     "DiscreteGaussianPair",
@@ -281,31 +281,15 @@ class DiscreteGaussianPair(Pair):
 
 
 @dataclass(frozen=True)
-class FailingPair(Pair):
+class FailingPair(DerivedPair):
     """With probability ``mass_inf`` the record is betrayed; else the loss is that of ``base``."""
 
-    base: Pair
     mass_inf: float
 
     @property
     def closed_form(self) -> bool:  # type: ignore[override]
         """Inherited from the base."""
         return self.base.closed_form
-
-    @property
-    def tight(self) -> bool:  # type: ignore[override]
-        """Inherited from the base."""
-        return self.base.tight
-
-    @property
-    def attained(self) -> Pair:
-        """Failure, or what the base attains."""
-        return FailingPair(self.base.attained, self.mass_inf)
-
-    @property
-    def continuous(self) -> bool:  # type: ignore[override]
-        """Inherited from the base."""
-        return self.base.continuous
 
     @property
     def mass_minus_inf(self) -> float:  # type: ignore[override]

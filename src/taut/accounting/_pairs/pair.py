@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
     "CUMULANT_ERROR",
     "Atoms",
     "Cells",
+    "DerivedPair",
     "Pair",
     "Quadrature",
     "cumulant",
@@ -177,6 +179,28 @@ class Pair(ABC):
         tilt, frequency = np.max(np.real(z), initial=0.0), np.max(np.abs(np.imag(z)), initial=0.0)
         rule = self.quadrature(float(tilt), float(frequency))
         return cumulant(rule.losses, rule.log_weights, z)
+
+
+@dataclass(frozen=True)
+class DerivedPair(Pair):
+    """What becomes of another pair, which is ``base``, and is as tight and continuous as that."""
+
+    base: Pair
+
+    @property
+    def continuous(self) -> bool:  # type: ignore[override]
+        """Inherited from the base."""
+        return self.base.continuous
+
+    @property
+    def tight(self) -> bool:  # type: ignore[override]
+        """Inherited from the base."""
+        return self.base.tight
+
+    @property
+    def attained(self) -> Pair:
+        """The same of what the base attains."""
+        return replace(self, base=self.base.attained)
 
 
 def cumulant(

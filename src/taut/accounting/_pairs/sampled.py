@@ -16,7 +16,7 @@ from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR, UP
 from taut.accounting._adjacency import Half
 from taut.accounting._pairs.discretisation import upper_masses
-from taut.accounting._pairs.pair import Atoms, Cells, Pair, Quadrature
+from taut.accounting._pairs.pair import Atoms, Cells, DerivedPair, Pair, Quadrature
 
 __all__ = ["ReplaceSampledPair", "SampledPair"]
 
@@ -26,7 +26,7 @@ _REPLACE_NODES = 8192  # of those moments: cells of a 250th of a deviation, off 
 
 
 @dataclass(frozen=True)
-class SampledPair(Pair):
+class SampledPair(DerivedPair):
     """A record takes part with probability ``rate``; one half of add/remove.
 
     With base pair (P, Q) of the same half, ``REMOVE`` becomes (rate P + (1 - rate) Q, Q) and
@@ -37,7 +37,6 @@ class SampledPair(Pair):
     relation; fixed-size subsets under add/remove when ``base`` dominates under replace-one.
     """
 
-    base: Pair
     rate: float
     half: Half
     stay: float | None = None
@@ -60,11 +59,6 @@ class SampledPair(Pair):
     def mass_minus_inf(self) -> float:  # type: ignore[override]
         """The mirror image of ``mass_inf``."""
         return 0.0 if self._removes else self.rate * self.base.mass_minus_inf
-
-    @property
-    def continuous(self) -> bool:  # type: ignore[override]
-        """Inherited from the base."""
-        return self.base.continuous
 
     @property
     def profile_error(self) -> float:  # type: ignore[override]
@@ -157,16 +151,6 @@ class SampledPair(Pair):
         return np.where(infinite, complex(math.inf), value)
 
     @property
-    def tight(self) -> bool:  # type: ignore[override]
-        """Inherited from the base."""
-        return self.base.tight
-
-    @property
-    def attained(self) -> Pair:
-        """The sampled version of what the base attains."""
-        return SampledPair(self.base.attained, self.rate, self.half, self.stay)
-
-    @property
     def _removes(self) -> bool:
         return self.half is Half.REMOVE
 
@@ -202,7 +186,7 @@ class SampledPair(Pair):
 
 
 @dataclass(frozen=True)
-class ReplaceSampledPair(Pair):
+class ReplaceSampledPair(DerivedPair):
     """Fixed-size subsets under replace-one: profile rate h(1 + (t - 1)/rate) for t >= 1.
 
     Above zero the loss behaves like the removal half, below zero like the addition half, and what
@@ -211,18 +195,7 @@ class ReplaceSampledPair(Pair):
     profile is extended below one by the swap rule, which makes it composable.
     """
 
-    base: Pair
     rate: float
-
-    @property
-    def tight(self) -> bool:  # type: ignore[override]
-        """Inherited from the base."""
-        return self.base.tight
-
-    @property
-    def attained(self) -> Pair:
-        """The sampled version of what the base attains."""
-        return ReplaceSampledPair(self.base.attained, self.rate)
 
     @property
     def _up(self) -> SampledPair:
@@ -243,14 +216,9 @@ class ReplaceSampledPair(Pair):
         return self.mass_inf
 
     @property
-    def continuous(self) -> bool:  # type: ignore[override]
-        """Inherited from the base."""
-        return self.base.continuous
-
-    @property
     def profile_error(self) -> float:  # type: ignore[override]
-        """The preimage of epsilon carries a rounding error of its own."""
-        return 4 * self.base.profile_error
+        """That of either half."""
+        return self._up.profile_error
 
     @property
     def max_loss(self) -> float:
