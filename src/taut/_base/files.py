@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-__all__ = ["lock", "write_atomically"]
+__all__ = ["lock", "move_durably", "sync_directory", "write_atomically"]
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -16,11 +16,17 @@ def write_atomically(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    _move(temporary, path)
+    move_durably(temporary, path)
 
 
-def _move(temporary: Path, path: Path) -> None:
-    temporary.replace(path)
+def move_durably(written: Path, path: Path) -> None:
+    """Give a file that was written and synced its name, in place of what had it."""
+    written.replace(path)
+    sync_directory(path)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the entry of a new file durable, where directories can be synced."""
     if os.name == "posix":
         directory = os.open(path.parent, os.O_RDONLY)
         try:

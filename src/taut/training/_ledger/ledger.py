@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from taut._base import validate
-from taut._base.files import lock
+from taut._base.files import lock, sync_directory
 from taut.accounting import PrivacyLoss
 from taut.errors import BudgetExceeded, RunInUse, UnsoundConfiguration
 from taut.training._ledger.history import SCHEMA, RunHistory
@@ -229,7 +229,7 @@ class RunLedger:
                     "this one: a run is counted in one place only. Wait for that process or end "
                     "it, or give this run a ledger of its own"
                 )
-            _sync_directory(path)
+            sync_directory(path)
             found = RunHistory.read(path)
             self._history = found if found.id else replace(found, id=self._history.id)
             self._recover(path.read_bytes()[-1:])
@@ -341,13 +341,3 @@ def _leave_all_to_parent() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_all_to_parent)
-
-
-def _sync_directory(path: Path) -> None:
-    """Make the entry of a new file durable, where directories can be synced."""
-    if os.name == "posix":
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from taut._base.files import _move
+from taut._base.files import move_durably
 from taut.training._run.settings import Checkpointing
 
 __all__ = ["Checkpoints"]
@@ -46,7 +46,7 @@ class Checkpoints:
             torch.save({"schema": SCHEMA, **state}, file)
             file.flush()
             os.fsync(file.fileno())
-        _move(temporary, self.path)
+        move_durably(temporary, self.path)
         self._written = time.monotonic()
 
     def read(self) -> dict[str, Any] | None:
