@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from taut._base.validate import WrongType
 
-__all__ = ["Matrix", "Vector", "orthonormal", "real_numbers"]
+__all__ = ["Matrix", "Vector", "numbers_in_a_row", "orthonormal", "real_numbers"]
 
 Vector = NDArray[np.float64]
 """Numbers in a row, or in any shape where functions work entry by entry."""
@@ -47,6 +47,22 @@ def real_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
         f"{name} must be real numbers, got an array of the type {array.dtype}; convert it with "
         ".astype(float) if that is meant"
     )
+
+
+def numbers_in_a_row(**argument: ArrayLike) -> Vector:
+    """Return the argument, which holds no records and may be shown, as a vector.
+
+    Raises:
+        ValueError: if it is empty, has rows, or holds anything but real numbers.
+    """
+    ((name, value),) = argument.items()
+    try:
+        vector = np.asarray(value)
+    except ValueError:  # nested lists of unequal length
+        vector = np.empty(0)
+    if vector.ndim != 1 or vector.size == 0 or vector.dtype.kind not in "fiu":
+        raise ValueError(f"{name} must be a non-empty vector of numbers, got {name}={value!r}")
+    return vector.astype(float)
 
 
 def orthonormal(basis: ArrayLike, dimension: int) -> Matrix:

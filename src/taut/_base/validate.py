@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Annotated, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 __all__ = [
     "BelowOne",
@@ -110,9 +110,9 @@ BelowOne = Annotated[float, below_one]
 PositiveInteger = Annotated[int, positive_integer]
 
 
-def fields(of: object) -> None:
+def fields(of: Any) -> None:
     """Check every field of a dataclass whose annotation names a domain, or a domain or None."""
-    for name, check, optional in _domains(type(of)):
+    for name, check, optional in _domains(of.__class__):
         value = getattr(of, name)
         if value is not None or not optional:
             check(**{name: value})

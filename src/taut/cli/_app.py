@@ -43,16 +43,20 @@ def _taut(
     """Certified answers about differential privacy."""
 
 
-app.command()(epsilon)
-app.command()(delta)
-app.command()(risk)
-app.command()(calibrate)
-app.command()(samplers)
-app.command()(noise)
-app.command()(plan)
-app.command()(train)
-app.command()(resume)
-app.command()(report)
-app.command()(verify)
-app.command()(doctor)
-app.command()(compare)
+_COMMANDS = (
+    epsilon,
+    delta,
+    risk,
+    calibrate,
+    samplers,
+    noise,
+    plan,
+    train,
+    resume,
+    report,
+    verify,
+    doctor,
+    compare,
+)
+for _command in _COMMANDS:
+    app.command()(_command)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut._base.arrays import Vector
+from taut._base.arrays import Vector, numbers_in_a_row
 from taut._base.validate import BelowOne, NonNegative
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
@@ -178,7 +178,8 @@ def finite(p: ArrayLike, q: ArrayLike, *, adjacency: Adjacency | str = "add_remo
         q: probability of every outcome with it, for the worst neighbour.
         adjacency: under replace-one both orders of the pair are covered.
     """
-    return PrivacyLoss([(Finite(_masses(p=p), _masses(q=q)), 1)], adjacency)
+    masses = numbers_in_a_row(p=p), numbers_in_a_row(q=q)
+    return PrivacyLoss([(Finite(*(tuple(each.tolist()) for each in masses)), 1)], adjacency)
 
 
 def from_profile(
@@ -302,17 +303,6 @@ def from_rdp(
 def zero(*, adjacency: Adjacency | str = "add_remove") -> PrivacyLoss:
     """Return the loss of releasing nothing, the identity of ``+`` under every relation."""
     return PrivacyLoss((), adjacency)
-
-
-def _masses(**argument: ArrayLike) -> tuple[float, ...]:
-    ((name, value),) = argument.items()
-    try:
-        masses = np.asarray(value)
-    except ValueError:  # nested lists of unequal length
-        masses = np.empty(0)
-    if masses.ndim != 1 or masses.size == 0 or masses.dtype.kind not in "fiu":
-        raise ValueError(f"{name} must be a non-empty vector of probabilities, got {value!r}")
-    return tuple(masses.astype(float).tolist())
 
 
 def _profile_grid(

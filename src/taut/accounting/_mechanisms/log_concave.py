@@ -21,9 +21,9 @@ from taut._base.worst_record import vertex
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.cumulant_tables import divergences_from
+from taut.accounting._releases.release import refuse_sampled_exchange
 from taut.accounting._releases.renyi_only import RenyiOnly
 from taut.accounting.renyi._sums import poisson_cumulants
-from taut.errors import UnsoundConfiguration
 
 __all__ = ["AdditiveNoise", "additive_noise"]
 
@@ -78,11 +78,7 @@ class AdditiveNoise(RenyiOnly):
 
     def check(self, adjacency: Adjacency) -> None:
         """Sampling needs add/remove or zero-out; without it all relations serve."""
-        if adjacency is Adjacency.REPLACE and self.rate < 1:
-            raise UnsoundConfiguration(
-                "additive_noise with rate < 1 is proven for add/remove and zero-out; declare it "
-                "with adjacency='add_remove', or use rate=1"
-            )
+        refuse_sampled_exchange(self, self.rate, adjacency)
 
     def __str__(self) -> str:
         """Return the number of orders and the rate."""

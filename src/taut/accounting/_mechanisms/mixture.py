@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut._base.arrays import Vector
+from taut._base.arrays import Vector, numbers_in_a_row
 from taut._base.validate import Positive
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
@@ -112,7 +112,7 @@ def mixture_of_gaussians(
         >>> round(loss.delta(epsilon=1.0), 6)
         0.003826
     """
-    masses, norms = _vector(probabilities=probabilities), _vector(shifts=shifts)
+    masses, norms = numbers_in_a_row(probabilities=probabilities), numbers_in_a_row(shifts=shifts)
     if masses.shape != norms.shape:
         raise ValueError(
             f"probabilities and shifts must have equal length, got {masses.size} and {norms.size}"
@@ -176,17 +176,6 @@ def _binomial(size: int, rate: float) -> Vector:
     logs = [math.log(math.comb(size, j)) + j * go + (size - j) * stay for j in range(size + 1)]
     masses: Vector = np.exp(np.array(logs))
     return masses
-
-
-def _vector(**argument: ArrayLike) -> Vector:
-    ((name, value),) = argument.items()
-    try:
-        vector = np.asarray(value)
-    except ValueError:  # nested lists of unequal length
-        vector = np.empty(0)
-    if vector.ndim != 1 or vector.size == 0 or vector.dtype.kind not in "fiu":
-        raise ValueError(f"{name} must be a non-empty vector of numbers, got {name}={value!r}")
-    return vector.astype(float)
 
 
 def _check_mixture(probabilities: tuple[float, ...], shifts: tuple[float, ...]) -> None:

@@ -41,8 +41,8 @@ from taut.accounting._pairs.finite import finite_pair
 from taut.accounting._pairs.pair import Pair, gauss_rule
 from taut.accounting._pairs.sampled import SampledPair
 from taut.accounting._releases.product import EnclosedPair
+from taut.accounting._releases.release import refuse_sampled_exchange
 from taut.accounting._releases.renyi_only import RenyiOnly
-from taut.errors import UnsoundConfiguration
 
 __all__ = [
     "NoisyScreening",
@@ -90,11 +90,7 @@ class NoisyScreening(RenyiOnly):
 
     def check(self, adjacency: Adjacency) -> None:
         """Exchanging a record is covered, unless the record may not be in the sample."""
-        if adjacency is Adjacency.REPLACE and self.rate < 1:
-            raise UnsoundConfiguration(
-                "noisy_screening on a Poisson sample is for adjacency='add_remove' or 'zero_out'; "
-                "under 'replace' use rate=1"
-            )
+        refuse_sampled_exchange(self, self.rate, adjacency)
 
     def __str__(self) -> str:
         """Return the call."""

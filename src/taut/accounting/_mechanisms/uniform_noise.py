@@ -28,11 +28,10 @@ from taut.accounting._mechanisms.uniform_moments import (
     gaussian_uniform_cumulants,
     laplace_uniform_cumulants,
 )
-from taut.accounting._releases.release import Release
+from taut.accounting._releases.release import Release, refuse_sampled_exchange
 from taut.accounting._releases.renyi_only import RenyiOnly, divergences
 from taut.accounting._releases.sampled import Poisson
 from taut.accounting.renyi._sums import poisson_cumulants
-from taut.errors import UnsoundConfiguration
 
 __all__ = [
     "MixedGaussian",
@@ -78,11 +77,7 @@ class _Mixed(RenyiOnly):
 
     def check(self, adjacency: Adjacency) -> None:
         """Sampling needs add/remove or zero-out; without it all relations serve."""
-        if adjacency is Adjacency.REPLACE and self.rate < 1:
-            raise UnsoundConfiguration(
-                f"{self.kind} with rate < 1 is proven for add/remove and zero-out, this loss is "
-                "for adjacency='replace'. Declare it with adjacency='add_remove', or use rate=1"
-            )
+        refuse_sampled_exchange(self, self.rate, adjacency)
 
     def __str__(self) -> str:
         """Return the call that makes this release, without what was left out."""

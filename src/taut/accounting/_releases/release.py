@@ -13,7 +13,7 @@ from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._pairs.pair import Pair
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["Release", "Several", "check_sizes", "refuse_batches"]
+__all__ = ["Release", "Several", "check_sizes", "refuse_batches", "refuse_sampled_exchange"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,15 @@ def refuse_batches(release: Release) -> None:
         raise UnsoundConfiguration(
             "sampling of fixed_size has no theorem: the population of the batch is random then. "
             f"In {release}: use one sampler, poisson(rate) or fixed_size(batch_size, population)"
+        )
+
+
+def refuse_sampled_exchange(release: Release, rate: float, adjacency: Adjacency) -> None:
+    """Refuse replace-one where a record may not be in the sample; without one it is covered."""
+    if adjacency is Adjacency.REPLACE and rate < 1:
+        raise UnsoundConfiguration(
+            f"{release.kind} with rate < 1 is proven for add/remove and zero-out, this loss is "
+            "for adjacency='replace'. Declare it with adjacency='add_remove', or use rate=1"
         )
 
 
