@@ -29,6 +29,11 @@ def complete_sampler(incomplete: str) -> list[str]:
     return [name for name in known if name.startswith(incomplete)]
 
 
+def existing_file(help: str) -> Any:  # noqa: A002
+    """Return an option that names a file which is read."""
+    return typer.Option(help=help, metavar="FILE", exists=True, dir_okay=False)
+
+
 SIGMA = ("--sigma", "--noise-multiplier")
 """One option, by the name of the accountant and by that of training."""
 EXAMPLES = ("--examples", "--population", "-n")
@@ -70,11 +75,8 @@ AdjacencyOption = Annotated[
 ]
 LossOption = Annotated[
     Path | None,
-    typer.Option(
-        help="Any privacy loss, as PrivacyLoss.to_json() or --json wrote it, in place of a run.",
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
+    existing_file(
+        "Any privacy loss, as PrivacyLoss.to_json() or --json wrote it, in place of a run."
     ),
 ]
 DeltaOption = Annotated[float, typer.Option(help="Probability with which the promise may fail.")]
@@ -138,20 +140,49 @@ class RunOptions:
         return Run(of, relation, shown)
 
 
-def takes_run(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a run, each by its own name, in place of `options`."""
-    hints = get_type_hints(RunOptions, include_extras=True)
+@dataclass(frozen=True)
+class _Noise:
+    sigma: SigmaOption = None
+
+
+@dataclass(frozen=True)
+class LossOptions(RunOptions, _Noise):
+    """What was said about a privacy loss: the noise and the options of a run, or a file."""
+
+    loss: LossOption = None
+
+    def read(self) -> tuple[taut.PrivacyLoss, Mapping[str, str | float] | None]:
+        """Return the loss asked about and its sampler.
+
+        Raises:
+            ValueError: if neither a file nor a run is given, or both, or if either is not valid.
+        """
+        if self.loss is not None:
+            extra = " and ".join(_spelt(name) for name in self.given if name != "loss")
+            if extra:
+                raise ValueError(f"--loss already holds the whole run; leave out {extra}")
+            return _loss_in(self.loss)
+        if self.sigma is None:
+            raise ValueError("give the noise of the run with --sigma, or a file with --loss")
+        run = self.run()
+        return run.loss(self.sigma), run.sampler
+
+
+def takes_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a run or a loss, by name, in place of `options`."""
+    own = signature(command, eval_str=True)
+    kind: type[RunOptions] = own.parameters["options"].annotation
+    hints = get_type_hints(kind, include_extras=True)
     shared = [
         Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
-        for one in fields(RunOptions)
+        for one in fields(kind)
     ]
 
     @wraps(command)
     def with_options(**given: Any) -> None:
-        options = RunOptions(**{one.name: given.pop(one.name) for one in shared})
+        options = kind(**{one.name: given.pop(one.name) for one in shared})
         command(options=options, **given)
 
-    own = signature(command, eval_str=True)
     parameters: list[Parameter] = []
     for parameter in own.parameters.values():
         parameters += shared if parameter.name == "options" else [parameter]
@@ -171,26 +202,6 @@ class Run:
     def loss(self, sigma: float) -> taut.PrivacyLoss:
         """Return the privacy loss of all steps with noise `sigma`."""
         return self.of.loss(sigma, self.adjacency)
-
-
-def read_loss(
-    options: RunOptions, *, sigma: float | None, loss_file: Path | None
-) -> tuple[taut.PrivacyLoss, Mapping[str, str | float] | None]:
-    """Return the loss asked about and its sampler, from a file or from the options of a run.
-
-    Raises:
-        ValueError: if neither or both are given, or if either is not valid.
-    """
-    if loss_file is not None:
-        given = {**({} if sigma is None else {"sigma": sigma}), **options.given}
-        if given:
-            extra = " and ".join(_spelt(name) for name in given)
-            raise ValueError(f"--loss already holds the whole run; leave out {extra}")
-        return _loss_in(loss_file)
-    if sigma is None:
-        raise ValueError("give the noise of the run with --sigma, or a file with --loss")
-    run = options.run()
-    return run.loss(sigma), run.sampler
 
 
 def _loss_in(path: Path) -> tuple[taut.PrivacyLoss, Mapping[str, str | float] | None]:

@@ -11,11 +11,11 @@ from taut.cli._run_options import (
     JsonOption,
     RunOptions,
     ToleranceOption,
-    takes_run,
+    takes_options,
 )
 
 
-@takes_run
+@takes_options
 def calibrate(
     *,
     epsilon: Annotated[float, typer.Option(help="The epsilon to promise.")],

@@ -5,24 +5,14 @@ from typing import Annotated
 import typer
 
 from taut.cli._page import Answer, mistakes_explained
-from taut.cli._run_options import (
-    JsonOption,
-    LossOption,
-    RunOptions,
-    SigmaOption,
-    ToleranceOption,
-    read_loss,
-    takes_run,
-)
+from taut.cli._run_options import JsonOption, LossOptions, ToleranceOption, takes_options
 
 
-@takes_run
+@takes_options
 def delta(
     *,
     epsilon: Annotated[float, typer.Option(help="The promised epsilon.")],
-    sigma: SigmaOption = None,
-    options: RunOptions,
-    loss: LossOption = None,
+    options: LossOptions,
     tolerance: ToleranceOption = 1e-3,
     json: JsonOption = False,
 ) -> None:
@@ -31,12 +21,12 @@ def delta(
     Example: taut delta --sigma 1 --rate 0.01 --steps 10000 --epsilon 2
     """
     with mistakes_explained():
-        total, drawn = read_loss(options, sigma=sigma, loss_file=loss)
+        loss, sampler = options.read()
         Answer(
             quantity="delta",
-            bounds=total.delta_bounds(epsilon, tolerance=tolerance),
+            bounds=loss.delta_bounds(epsilon, tolerance=tolerance),
             tolerance=tolerance,
             given={"epsilon": epsilon},
-            loss=total,
-            sampler=drawn,
+            loss=loss,
+            sampler=sampler,
         ).print(as_json=json)

@@ -4,22 +4,17 @@ from taut.cli._page import Answer, mistakes_explained
 from taut.cli._run_options import (
     DeltaOption,
     JsonOption,
-    LossOption,
-    RunOptions,
-    SigmaOption,
+    LossOptions,
     ToleranceOption,
-    read_loss,
-    takes_run,
+    takes_options,
 )
 
 
-@takes_run
+@takes_options
 def epsilon(
     *,
     delta: DeltaOption,
-    sigma: SigmaOption = None,
-    options: RunOptions,
-    loss: LossOption = None,
+    options: LossOptions,
     tolerance: ToleranceOption = 1e-3,
     json: JsonOption = False,
 ) -> None:
@@ -28,12 +23,12 @@ def epsilon(
     Example: taut epsilon --sigma 1 --rate 0.01 --steps 10000 --delta 1e-5
     """
     with mistakes_explained():
-        total, drawn = read_loss(options, sigma=sigma, loss_file=loss)
+        loss, sampler = options.read()
         Answer(
             quantity="epsilon",
-            bounds=total.epsilon_bounds(delta, tolerance=tolerance),
+            bounds=loss.epsilon_bounds(delta, tolerance=tolerance),
             tolerance=tolerance,
             given={"delta": delta},
-            loss=total,
-            sampler=drawn,
+            loss=loss,
+            sampler=sampler,
         ).print(as_json=json)

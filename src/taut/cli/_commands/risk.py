@@ -6,37 +6,16 @@ import typer
 
 from taut._base.rounding import round_down, round_up
 from taut.cli._page import mistakes_explained, print_json, print_rows
-from taut.cli._run_options import (
-    AdjacencyOption,
-    BatchSizeOption,
-    DeltaOption,
-    EpochsOption,
-    ExamplesOption,
-    JsonOption,
-    LossOption,
-    RateOption,
-    RunOptions,
-    SamplerOption,
-    SigmaOption,
-    StepsOption,
-    read_loss,
-)
+from taut.cli._run_options import DeltaOption, JsonOption, LossOptions, takes_options
 
 _DIGITS = 4  # of printed numbers; JSON has all of them
 
 
+@takes_options
 def risk(
     *,
     delta: DeltaOption,
-    sigma: SigmaOption = None,
-    rate: RateOption = None,
-    steps: StepsOption = None,
-    epochs: EpochsOption = None,
-    sampler: SamplerOption = None,
-    batch_size: BatchSizeOption = None,
-    examples: ExamplesOption = None,
-    adjacency: AdjacencyOption = None,
-    loss: LossOption = None,
+    options: LossOptions,
     fpr: Annotated[
         float, typer.Option(help="Share of others that an attacker may falsely accuse.")
     ] = 0.01,
@@ -50,16 +29,7 @@ def risk(
     Example: taut risk --sigma 1 --rate 0.01 --steps 10000 --delta 1e-5 --fpr 0.01
     """
     with mistakes_explained():
-        options = RunOptions(
-            steps=steps,
-            epochs=epochs,
-            sampler=sampler,
-            rate=rate,
-            batch_size=batch_size,
-            examples=examples,
-            adjacency=adjacency,
-        )
-        total, _ = read_loss(options, sigma=sigma, loss_file=loss)
+        total, _ = options.read()
         epsilon, fit = total.epsilon_bounds(delta), total.gdp(delta)
         found, error = total.tpr(fpr), total.bayes_risk(prior)
         if json:

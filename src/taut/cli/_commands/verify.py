@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from taut.cli._page import NEGATIVE, mistakes_explained, print_json, print_rows
-from taut.cli._run_options import JsonOption
+from taut.cli._run_options import JsonOption, existing_file
 
 if TYPE_CHECKING:
     from taut.audit import Verification
@@ -34,12 +34,7 @@ def verify(
     ] = None,
     subspaces: Annotated[
         Path | None,
-        typer.Option(
-            help="Your copy of the file that a clipping in subspaces names.",
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-        ),
+        existing_file("Your copy of the file that a clipping in subspaces names."),
     ] = None,
     timeout: Annotated[
         float, typer.Option(help="Seconds after which to give up: a hostile loss may take days.")
