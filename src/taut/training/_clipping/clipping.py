@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from taut.training._sampling.masks import Masks
-    from taut.training._tensors.clipped_sum import ClippedSum
+    from taut.training._tensors.clipped_sum import ClippedSum, Layout
 
 __all__ = ["Clipping", "EntryBlock", "FlatClip", "NormClipping", "NormalisedClip", "RowClipping"]
 
@@ -105,6 +105,10 @@ class Clipping(Strategy):
             UnsoundConfiguration: if there are masks, and entries are not bounded.
             NotImplementedError: if the clipping can plan, and says nothing about tensors.
         """
+        self.check_masks(masks)
+        return self._empty_sum((parameters, groups, expected), masks)
+
+    def _empty_sum(self, layout: Layout, masks: Masks | None) -> ClippedSum:
         raise NotImplementedError(
             f"{type(self).__name__} does not say how tensors are clipped; derive it from "
             "NormClipping or RowClipping, or define sum()"
@@ -141,17 +145,10 @@ class NormClipping(Clipping):
     def weights(self, squared_norms: Tensor) -> Tensor:
         """Return what gradients are multiplied with; both of shape (groups, batch), finite."""
 
-    def sum(
-        self,
-        parameters: Sequence[Tensor],
-        groups: Sequence[int],
-        expected: float,
-        masks: Masks | None = None,
-    ) -> ClippedSum:
+    def _empty_sum(self, layout: Layout, masks: Masks | None) -> ClippedSum:
         from taut.training._tensors.clipped_sum import WeightedSum
 
-        self.check_masks(masks)
-        return WeightedSum(self, parameters, groups, expected)
+        return WeightedSum(self, *layout)
 
 
 class RowClipping(Clipping):
@@ -185,17 +182,10 @@ class RowClipping(Clipping):
         clipped = self.clip_rows(rows)
         return (clipped if masks is None else masks.cut(clipped)).sum(0)
 
-    def sum(
-        self,
-        parameters: Sequence[Tensor],
-        groups: Sequence[int],
-        expected: float,
-        masks: Masks | None = None,
-    ) -> ClippedSum:
+    def _empty_sum(self, layout: Layout, masks: Masks | None) -> ClippedSum:
         from taut.training._tensors.clipped_sum import SumOfRows
 
-        self.check_masks(masks)
-        return SumOfRows(self, parameters, groups, expected, masks)
+        return SumOfRows(self, *layout, masks)
 
     def restored(self, total: Tensor) -> Tensor:
         """Return a sum of what `sum_rows` returned as one vector of all coordinates; linear."""

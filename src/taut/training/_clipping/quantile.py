@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from taut.training._sampling.masks import Masks
-    from taut.training._tensors.clipped_sum import ClippedSum
+    from taut.training._tensors.clipped_sum import ClippedSum, Layout
 
 __all__ = ["CountedNoise", "QuantileClip"]
 
@@ -134,17 +134,10 @@ class QuantileClip(NormClipping):
         gradients = IndependentNoise((strength / math.sqrt(left),), (0,) * len(names))
         return CountedNoise(gradients, count)
 
-    def sum(
-        self,
-        parameters: Sequence[Tensor],
-        groups: Sequence[int],
-        expected: float,
-        masks: Masks | None = None,
-    ) -> ClippedSum:
+    def _empty_sum(self, layout: Layout, masks: Masks | None) -> ClippedSum:
         from taut.training._tensors.clipped_sum import VotingSum
 
-        self.check_masks(masks)
-        return VotingSum(self, parameters, groups, expected)
+        return VotingSum(self, *layout)
 
     def at(self, norm: float) -> FlatClip:
         """Return the clipping of a step whose bound is `norm`."""

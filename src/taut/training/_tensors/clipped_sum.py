@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from taut.training._gradients.layers.records import Record
     from taut.training._sampling.masks import Masks
 
-__all__ = ["ClippedSum", "SumOfRows", "VotingSum", "WeightedSum"]
+__all__ = ["ClippedSum", "Layout", "SumOfRows", "VotingSum", "WeightedSum"]
+
+Layout: TypeAlias = tuple[Sequence[Tensor], Sequence[int], float]
+"""Parameters, the group of each, and the batch size that sums are divided by."""
 
 
 class ClippedSum(ABC):
