@@ -427,8 +427,7 @@ class PrivateGradient:
         except (UnsoundConfiguration, RuntimeError) as problem:
             if not self._may_change:
                 raise
-            calls, called = ExampleCalls(self.model), partial(apply, self._called)
-            check_instead(problem, self.model, calls, names, inputs, called)
+            check_instead(problem, partial(self._check_apart, inputs))
             self._tape = None
 
     def _check_apart(self, inputs: Any) -> None:

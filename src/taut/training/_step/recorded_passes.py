@@ -240,8 +240,8 @@ class RecordedPasses:
             with tape.learning():
                 check_examples(model, tape, names, inputs, forward=forward)
         except (UnsoundConfiguration, RuntimeError) as problem:
-            calls = ExampleCalls(model)
-            check_instead(problem, model, calls, names, inputs, partial(apply, forward))
+            apart = model, ExampleCalls(model), names, inputs, partial(apply, forward)
+            check_instead(problem, partial(check_apart, *apart))
             self._is_late = True
             return self._by_example()
         return tape

@@ -82,30 +82,19 @@ class _Mixed(UnsoundConfiguration):
     """Examples alone have other outputs than in the batch."""
 
 
-def check_instead(
-    problem: Exception,
-    model: nn.Module,
-    calls: ExampleCalls,
-    names: Mapping[Tensor, str],
-    inputs: Any,
-    forward: Callable[[Any], Any],
-) -> None:
+def check_instead(problem: Exception, check: Callable[[], None]) -> None:
     """Check examples apart for a model that a tape has refused, and repeat that if it fails too.
 
     Args:
         problem: what the tape said, which knows the layer or the parameter.
-        model: model, as in `check_apart`.
-        calls: calls, as in `check_apart`.
-        names: names, as in `check_apart`.
-        inputs: inputs, as in `check_apart`.
-        forward: forward pass, as in `check_apart`.
+        check: call of `check_apart` for the same batch.
 
     Raises:
         UnsoundConfiguration: if examples are mixed, or outputs cannot be taken apart.
     """
     says_more = isinstance(problem, UnsoundConfiguration) and not isinstance(problem, NotExamples)
     try:
-        check_apart(model, calls, names, inputs, forward)
+        check()
     except Exception as found:
         if says_more and (isinstance(found, _Mixed) or not isinstance(found, UnsoundConfiguration)):
             raise problem from None
