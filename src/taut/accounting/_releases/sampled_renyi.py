@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._releases.release import Release, Several, check_sizes, refuse_batches
 from taut.accounting._releases.renyi_only import RenyiOnly, divergences
 from taut.accounting.renyi._baselines import fixed_size
+from taut.accounting.renyi._curves import Curve
 from taut.accounting.renyi._poisson import poisson
 from taut.accounting.renyi._sums import LARGEST_TABULATED
 from taut.errors import UnsoundConfiguration
@@ -38,8 +40,34 @@ class JointRenyi(Several, RenyiOnly):
         return total
 
 
+class _Sampled(RenyiOnly):
+    """What both samplers share: their base, and a table that ends at some order."""
+
+    base: RenyiOnly
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        if not isinstance(self.base, RenyiOnly):
+            raise ValueError(f"base must be known by Renyi divergences, got base={self.base!r}")
+        refuse_batches(self.base)
+
+    @property
+    @abstractmethod
+    def _curve(self) -> Curve:
+        """The sampled divergences, at orders up to the end of the table."""
+
+    def renyi(self, half: Half, orders: Vector) -> Vector:
+        """Return the bound, which is the same for all directions, and infinite beyond the table."""
+        known = orders <= LARGEST_TABULATED
+        value = np.full(orders.shape, math.inf)
+        if known.any():
+            value[known] = self._curve(orders[known])
+        return value
+
+
 @dataclass(frozen=True)
-class PoissonRenyi(RenyiOnly):
+class PoissonRenyi(_Sampled):
     """``base``, known by its Renyi divergences, on a Poisson sample of the records.
 
     The binomial sum of Zhu and Wang (2019) bounds every mechanism whose divergences are known in
@@ -50,20 +78,9 @@ class PoissonRenyi(RenyiOnly):
     base: RenyiOnly
     rate: Probability
 
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        super().__post_init__()
-        if not isinstance(self.base, RenyiOnly):
-            raise ValueError(f"base must be known by Renyi divergences, got base={self.base!r}")
-        refuse_batches(self.base)
-
-    def renyi(self, half: Half, orders: Vector) -> Vector:
-        """Return the same bound for both directions."""
-        known = orders <= LARGEST_TABULATED
-        value = np.full(orders.shape, math.inf)
-        if known.any():
-            value[known] = poisson(self._both, self.rate)(orders[known])
-        return value
+    @property
+    def _curve(self) -> Curve:
+        return poisson(self._both, self.rate)
 
     def sampled(self, rate: float) -> PoissonRenyi:
         """Sampling twice multiplies the rates."""
@@ -94,7 +111,7 @@ class PoissonRenyi(RenyiOnly):
 
 
 @dataclass(frozen=True)
-class FixedSizeRenyi(RenyiOnly):
+class FixedSizeRenyi(_Sampled):
     """``base``, known by its Renyi divergences, on a uniformly random subset of the records.
 
     Both are about replace-one (Wang, Balle and Kasiviswanathan 2019, Theorem 9).
@@ -108,19 +125,12 @@ class FixedSizeRenyi(RenyiOnly):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
+        super().__post_init__()
         check_sizes(self.batch_size, self.population)
-        if not isinstance(self.base, RenyiOnly):
-            raise ValueError(f"base must be known by Renyi divergences, got base={self.base!r}")
-        refuse_batches(self.base)
 
-    def renyi(self, half: Half, orders: Vector) -> Vector:
-        """Return the bound; replace-one has one direction."""
-        known = orders <= LARGEST_TABULATED
-        value = np.full(orders.shape, math.inf)
-        if known.any():
-            curve = fixed_size(self._exchanged, self.batch_size / self.population)
-            value[known] = curve(orders[known])
-        return value
+    @property
+    def _curve(self) -> Curve:
+        return fixed_size(self._exchanged, self.batch_size / self.population)
 
     def _exchanged(self, orders: Vector) -> Vector:
         return self.base.renyi(Half.REPLACE, orders)
