@@ -92,7 +92,7 @@ class EpsilonOfPairs:
         if self._limit is not None:
             return Answer(self._limit, part.half, Engine.LIMIT)
         if part.single is not None:
-            return Answer(_invert_single(part.single, self._delta), part.half, Engine.EXACT)
+            return Answer(_reached(_invert, part.single, self._delta), part.half, Engine.EXACT)
         if self.ceiling <= 0:
             return Answer(Bounds(0.0, 0.0), part.half, Engine.CHERNOFF)
         floor = part.near_top(self._delta)
@@ -181,12 +181,12 @@ def _limit_epsilon(part: HalfSum, delta: float) -> Bounds | None:
     return Bounds(max(largest * (1 - 64 * RELATIVE_ERROR) - 2 * part.loss_error, 0.0), largest)
 
 
-def _invert_single(pair: Pair, delta: float) -> Bounds:
-    """Return the epsilon of a single loss, with a lower bound that some release reaches."""
-    bounds = _invert(pair, delta)
+def _reached(question: Callable[[Pair, float], Bounds], pair: Pair, at: float) -> Bounds:
+    """Return the answer for a single loss, with a lower bound that some release reaches."""
+    bounds = question(pair, at)
     if pair.tight:
         return bounds
-    return Bounds(min(_invert(pair.reached, delta).lower, bounds.upper), bounds.upper)
+    return Bounds(min(question(pair.reached, at).lower, bounds.upper), bounds.upper)
 
 
 def _invert(pair: Pair, delta: float) -> Bounds:
@@ -250,7 +250,7 @@ class DeltaOfPairs:
         if self._limit:
             return partial(_limit_bounds, part), Engine.LIMIT
         if self._single is not None:
-            return partial(_single_bounds, self._single), Engine.EXACT
+            return partial(_reached, _exact_bounds, self._single), Engine.EXACT
         if self._log_delta < _LEAST_LOG_DELTA:
             whole = Cumulants(part.terms, 1e-290)
             return partial(chernoff_bounds, whole, part.mass_inf), Engine.CHERNOFF
@@ -323,14 +323,6 @@ def _with_chernoff(curve: Curve, cumulants: Cumulants, mass_inf: float, at: floa
     lower, upper = curve(at)
     upper = min(upper, chernoff_bounds(cumulants, mass_inf, at).upper)
     return Bounds(min(lower, upper), upper)
-
-
-def _single_bounds(pair: Pair, at: float) -> Bounds:
-    """Return the delta of a single loss, with a lower bound that some release reaches."""
-    bounds = _exact_bounds(pair, at)
-    if pair.tight:
-        return bounds
-    return Bounds(min(_exact_bounds(pair.reached, at).lower, bounds.upper), bounds.upper)
 
 
 def _exact_bounds(pair: Pair, at: float) -> Bounds:
