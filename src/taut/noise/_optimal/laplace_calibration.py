@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -57,26 +58,37 @@ def calibrated(
         many: scales of least error for many coordinates, up to a factor.
         error: what is made small.
     """
-    shapes = _best_shapes(sensitivity, epsilon, delta, pure, many, error)
-    found = [_fitted(sensitivity, epsilon, delta, shape) for shape in shapes]
+    promise = _Promise(sensitivity, epsilon, delta)
+    found = [_fitted(promise, shape) for shape in _best_shapes(promise, pure, many, error)]
     better = sorted((scales for scales in found if error(scales) < error(pure)), key=error)
     # Asked once more, of the scales that leave.
-    kept = (scales for scales in better if _certified(sensitivity, epsilon, delta, scales))
+    kept = (scales for scales in better if promise.is_kept_by(scales))
     best = next(kept, pure)
     best.setflags(write=False)
     return best
 
 
-def _certified(sensitivity: SensitivitySet, epsilon: float, delta: float, scales: Vector) -> bool:
-    ratios = worst_ratios(sensitivity, scales)
-    return _upper_epsilon(ratios, sensitivity.adjacency, delta) <= epsilon
+@dataclass(frozen=True)
+class _Promise:
+    """What scales have to keep, for every member of a set."""
 
+    sensitivity: SensitivitySet
+    epsilon: float
+    delta: float
 
-def _upper_epsilon(ratios: Vector, adjacency: str, delta: float) -> float:
-    loss = loss_of_ratios(ratios, adjacency)
-    return loss.epsilon_bounds(
-        delta, _FINE_BRACKET if ratios.size <= _FEW_RATIOS else _ROUGH_BRACKET
-    ).upper
+    def ratios(self, scales: Vector) -> Vector:
+        """Return ratios of moves to scales that majorise those of every member, largest first."""
+        return worst_ratios(self.sensitivity, scales)
+
+    def upper_epsilon(self, ratios: Vector) -> float:
+        """Return a certified upper bound on epsilon at delta."""
+        loss = loss_of_ratios(ratios, self.sensitivity.adjacency)
+        gap = _FINE_BRACKET if ratios.size <= _FEW_RATIOS else _ROUGH_BRACKET
+        return loss.epsilon_bounds(self.delta, gap).upper
+
+    def is_kept_by(self, scales: Vector) -> bool:
+        """Return whether the accountant certifies these scales."""
+        return self.upper_epsilon(self.ratios(scales)) <= self.epsilon
 
 
 def _blended(pure: Vector, many: Vector, blend: float) -> Vector:
@@ -86,20 +98,19 @@ def _blended(pure: Vector, many: Vector, blend: float) -> Vector:
     return result
 
 
-def _fitted(sensitivity: SensitivitySet, epsilon: float, delta: float, shape: Vector) -> Vector:
+def _fitted(promise: _Promise, shape: Vector) -> Vector:
     """Return the smallest multiple of the shape that the accountant certifies."""
-    ratios = worst_ratios(sensitivity, shape)
-    alone = one_coordinate_budget(epsilon, delta)
+    ratios, epsilon = promise.ratios(shape), promise.epsilon
+    alone = one_coordinate_budget(epsilon, promise.delta)
 
     def excess(log_factor: float) -> float:
-        scaled = ratios * math.exp(-log_factor)
-        upper = _upper_epsilon(scaled, sensitivity.adjacency, delta)
+        upper = promise.upper_epsilon(ratios * math.exp(-log_factor))
         return math.log(max(upper, 1e-300) / epsilon)
 
     # All coordinates together never need more than one with the sum of the ratios, and one never
     # less than it needs alone.
     whole, first = float(ratios.sum()), float(ratios[0])
-    high = math.log(min(whole / alone, _renyi_factor(ratios, epsilon, delta)))
+    high = math.log(min(whole / alone, _renyi_factor(ratios, promise)))
     if (under := excess(high)) > 0:
         high = math.log(whole / epsilon) + 1e-9
         under = excess(high)
@@ -130,12 +141,7 @@ def _root(excess: Callable[[float], float], low: float, high: float, under: floa
 
 
 def _best_shapes(
-    sensitivity: SensitivitySet,
-    epsilon: float,
-    delta: float,
-    pure: Vector,
-    many: Vector,
-    error: Callable[[Vector], float],
+    promise: _Promise, pure: Vector, many: Vector, error: Callable[[Vector], float]
 ) -> list[Vector]:
     """Return the shape whose error is least when Renyi divergences decide the factor.
 
@@ -146,8 +152,7 @@ def _best_shapes(
     if float(relative.max()) <= float(relative.min()) * (1 + 1e-9):
         return [pure]
     shapes = [_blended(pure, many, float(blend)) for blend in _BLENDS]
-    ratios = [worst_ratios(sensitivity, shape) for shape in shapes]
-    factors = [_renyi_factor(values, epsilon, delta) for values in ratios]
+    factors = [_renyi_factor(promise.ratios(shape), promise) for shape in shapes]
     errors = [error(shape * factor) for shape, factor in zip(shapes, factors, strict=True)]
     best = int(np.argmin(errors))
     if best == 0:
@@ -155,8 +160,9 @@ def _best_shapes(
     return [shapes[best]] if errors[0] > 1.1 * errors[best] else [pure, shapes[best]]
 
 
-def _renyi_factor(ratios: Vector, epsilon: float, delta: float) -> float:
+def _renyi_factor(ratios: Vector, promise: _Promise) -> float:
     """Estimate by how much to enlarge scales, from the conversion of Renyi divergences."""
+    epsilon, delta = promise.epsilon, promise.delta
     values, counts = np.unique(np.round(ratios / ratios[0], 4), return_counts=True)
     kept = values > 0
     values, sizes = values[kept] * float(ratios[0]), counts[kept].astype(np.float64)
