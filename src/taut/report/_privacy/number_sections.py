@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from taut.accounting import Adjacency
 from taut.report._document.blocks import Block, Paragraph, Plot, Section, Table, plain
 from taut.report._privacy.alternatives import Alternatives
@@ -113,24 +115,13 @@ def bounds_section(findings: Findings) -> Section:
         ),
     ]
     if rows:
-        blocks.append(
-            Table(
-                "The same run at other δ",
-                ("δ", "ε, at least", "ε, at most"),
-                rows,
-                frozenset({1, 2}),
-            )
-        )
-    blocks.append(
-        Table(
-            "Numbers of the curve",
-            ("ε", "δ, at least", "δ, at most"),
-            profile,
-            frozenset({1, 2}),
-            is_folded=True,
-        )
-    )
-    return Section("bounds", "Both bounds, and other δ", blocks)
+        blocks.append(_bounds_table("The same run at other δ", "δ", "ε", rows))
+    curve = _bounds_table("Numbers of the curve", "ε", "δ", profile)
+    return Section("bounds", "Both bounds, and other δ", [*blocks, replace(curve, is_folded=True)])
+
+
+def _bounds_table(title: str, at: str, of: str, rows: tuple[tuple[str, str, str], ...]) -> Table:
+    return Table(title, (at, f"{of}, at least", f"{of}, at most"), rows, frozenset({1, 2}))
 
 
 def course_section(evidence: Evidence, findings: Findings) -> Section:

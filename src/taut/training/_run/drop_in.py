@@ -204,7 +204,7 @@ def make_private_with_epsilon(
         unchecked_isolation: flag, as in `make_private`.
         ledger: a file that counts steps through crashes.
         noise_generator: generator, as in `make_private`.
-        elsewhere: losses, as in `make_private`.
+        elsewhere: further arguments of Opacus, as in `make_private`.
 
     Returns:
         as `make_private`.
