@@ -15,7 +15,7 @@ from taut.accounting._engines.ratios import RATIO_TAIL, Ratios, ratio_sums
 from taut.accounting._pairs.finite import FinitePair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._releases.product import EnclosedPair
-from taut.accounting._releases.release import Release, refuse_batches
+from taut.accounting._releases.release import Base, Release, refuse_batches
 from taut.accounting._releases.renyi_only import RenyiOnly
 from taut.errors import UnsoundConfiguration
 
@@ -30,15 +30,13 @@ class Allocated(Release):
     """``base`` in one of ``steps`` steps for each record, of which ``taken`` were taken so far."""
 
     kind = "allocated"
-    base: Release
+    base: Base
     steps: PositiveInteger
     taken: PositiveInteger
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         super().__post_init__()
-        if not isinstance(self.base, Release):
-            raise ValueError(f"base must be a release, got base={self.base!r}")
         if isinstance(self.base, RenyiOnly):
             raise UnsoundConfiguration(
                 "allocated(steps) needs a dominating pair, and the loss is known by its Renyi "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from taut._base import validate
 from taut._base.arrays import Vector
@@ -13,7 +13,7 @@ from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._pairs.pair import Pair
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["Release", "Several", "check_sizes", "refuse_batches", "refuse_sampled_exchange"]
+__all__ = ["Base", "Release", "Several", "check_sizes", "refuse_batches", "refuse_sampled_exchange"]
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,16 @@ class Release(ABC):
         """Return the call that makes this release."""
         inside = ", ".join(f"{field.name}={getattr(self, field.name):g}" for field in fields(self))
         return f"{self.kind}({inside})"
+
+
+def _release(**argument: object) -> None:
+    ((name, value),) = argument.items()
+    if not isinstance(value, Release):
+        raise ValueError(f"{name} must be a release, got {name}={value!r}")
+
+
+Base = Annotated[Release, _release]
+"""The domain of a field that holds another release."""
 
 
 def refuse_batches(release: Release) -> None:

@@ -18,7 +18,7 @@ from taut.accounting._pairs.pair import Pair
 from taut.accounting._pairs.profile import Knots, convex_knots, pair_of_knots
 from taut.accounting._pairs.sampled import ReplaceSampledPair, SampledPair
 from taut.accounting._releases.product import EnclosedPair, product_pair
-from taut.accounting._releases.release import Release, Several, check_sizes, refuse_batches
+from taut.accounting._releases.release import Base, Release, Several, check_sizes, refuse_batches
 from taut.accounting._releases.renyi_only import RenyiOnly
 from taut.accounting._releases.sampled_renyi import FixedSizeRenyi, JointRenyi, PoissonRenyi
 from taut.errors import UnsoundConfiguration
@@ -76,14 +76,12 @@ class Poisson(Release):
     """``base`` on a sample that contains each record independently with probability ``rate``."""
 
     kind = "poisson"
-    base: Release
+    base: Base
     rate: Probability
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         super().__post_init__()
-        if not isinstance(self.base, Release):
-            raise ValueError(f"base must be a release, got base={self.base!r}")
         refuse_batches(self.base)
 
     def pair(self, half: Half) -> Pair:
@@ -132,16 +130,14 @@ class PoissonReplace(Release):
     """
 
     kind = "poisson_replace"
-    exchange: Release
-    removal: Release
+    exchange: Base
+    removal: Base
     rate: Probability
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         super().__post_init__()
         for name in ("exchange", "removal"):
-            if not isinstance(getattr(self, name), Release):
-                raise ValueError(f"{name} must be a release, got {name}={getattr(self, name)!r}")
             if isinstance(getattr(self, name), RenyiOnly):
                 raise UnsoundConfiguration(
                     f"{name} is known by Renyi divergences only, and replace-one under Poisson "
@@ -234,15 +230,14 @@ class FixedSize(Release):
 
     kind = "fixed_size"
     draws_batches = True
-    base: Release
+    base: Base
     batch_size: int
     population: int
     exchange: bool = False
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        if not isinstance(self.base, Release):
-            raise ValueError(f"base must be a release, got base={self.base!r}")
+        super().__post_init__()
         if self.base.contains_batches:
             raise UnsoundConfiguration(
                 "fixed_size of a sampled release: a uniform subset of a uniform subset is one "

@@ -13,7 +13,7 @@ from taut.accounting._pairs.either import EitherPair
 from taut.accounting._pairs.finite import binary_pair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._pairs.sampled import SampledPair
-from taut.accounting._releases.release import Release, refuse_batches
+from taut.accounting._releases.release import Base, Release, refuse_batches
 from taut.accounting._releases.renyi_only import RenyiOnly
 from taut.errors import UnsoundConfiguration
 
@@ -35,8 +35,8 @@ class TruncatedPoisson(Release):
 
     kind = "truncated_poisson"
     draws_batches = True
-    base: Release
-    exchange: Release
+    base: Base
+    exchange: Base
     rate: Probability
     cap: PositiveInteger
     population: PositiveInteger
@@ -46,8 +46,6 @@ class TruncatedPoisson(Release):
         super().__post_init__()
         for name in ("base", "exchange"):
             release = getattr(self, name)
-            if not isinstance(release, Release):
-                raise ValueError(f"{name} must be a release, got {name}={release!r}")
             if isinstance(release, RenyiOnly):
                 raise UnsoundConfiguration(
                     f"{name} is known by Renyi divergences only, and a capped batch needs pairs; "
