@@ -77,16 +77,13 @@ def epsilon_from_rdp(
     level = _open_probability(delta=delta)
     _known(conversion)
 
-    def closed(at: Vector) -> Vector:
-        return _epsilons(at, checked(rdp, at), level, conversion)
+    def closed(at: Vector, values: Vector, by: str) -> Vector:
+        return _epsilons(at, values, level, by)
 
-    def optimal(at: Vector) -> Vector:
-        values = checked(rdp, at)
-        ceilings = _epsilons(at, values, level, "improved")
-        pairs = zip(at.tolist(), values.tolist(), strict=True)
-        return np.minimum([optimal_epsilon(a, r, level) for a, r in pairs], ceilings)
+    def optimal(at: float, value: float) -> float:
+        return optimal_epsilon(at, value, level)
 
-    order, value = _best(closed, optimal if conversion == "optimal" else None, orders)
+    order, value = _best_of(rdp, conversion, orders, closed, optimal)
     return Converted(max(value, 0.0), order)
 
 
@@ -105,17 +102,14 @@ def delta_from_rdp(
     at_epsilon = validate.non_negative(epsilon=epsilon)
     _known(conversion)
 
-    def closed(at: Vector) -> Vector:
-        return _log_deltas(at, checked(rdp, at), at_epsilon, conversion)
+    def closed(at: Vector, values: Vector, by: str) -> Vector:
+        return _log_deltas(at, values, at_epsilon, by)
 
-    def optimal(at: Vector) -> Vector:
-        values = checked(rdp, at)
-        ceilings = _log_deltas(at, values, at_epsilon, "improved")
-        pairs = zip(at.tolist(), values.tolist(), strict=True)
-        logs = np.array([optimal_log_delta(a, r, at_epsilon) for a, r in pairs])
-        return np.minimum(rounded_up(logs, np.abs(logs)), ceilings)
+    def optimal(at: float, value: float) -> float:
+        log = optimal_log_delta(at, value, at_epsilon)
+        return float(rounded_up(np.array(log), np.array(abs(log))))
 
-    order, value = _best(closed, optimal if conversion == "optimal" else None, orders)
+    order, value = _best_of(rdp, conversion, orders, closed, optimal)
     if value == -math.inf:
         return Converted(0.0, order)
     return Converted(min(max(math.exp(min(value, 0.0)) * UP, _LEAST_FLOAT), 1.0), order)
@@ -140,6 +134,26 @@ def _log_deltas(orders: Vector, rdp: Vector, epsilon: float, conversion: str) ->
         value, size = value - saved[0] - saved[1], size + saved[0] + np.abs(saved[1])
     # Equal distributions prove everything.
     return np.where(rdp > 0, rounded_up(value, size), -math.inf)
+
+
+def _best_of(
+    rdp: Curve,
+    conversion: str,
+    orders: Sequence[float] | None,
+    closed: Callable[[Vector, Vector, str], Vector],
+    optimal: Callable[[float, float], float],
+) -> tuple[float, float]:
+    """Return the best order and the value there, of a conversion in closed form or the optimal."""
+
+    def in_closed_form(at: Vector) -> Vector:
+        return closed(at, checked(rdp, at), conversion)
+
+    def at_best(at: Vector) -> Vector:
+        values = checked(rdp, at)
+        found = [optimal(a, r) for a, r in zip(at.tolist(), values.tolist(), strict=True)]
+        return np.minimum(found, closed(at, values, "improved"))
+
+    return _best(in_closed_form, at_best if conversion == "optimal" else None, orders)
 
 
 def _best(
