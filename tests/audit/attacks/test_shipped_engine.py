@@ -58,9 +58,9 @@ def test_noise_in_every_part_is_caught(monkeypatch):
 
     def noisy(self, batch, *, scale=1.0):
         absorb(self, batch, scale=scale)
-        for parameter, noise in zip(
-            self._parameters, self._noise([p.shape for p in self._parameters]), strict=True
-        ):
+        shapes = [parameter.shape for parameter in self._parameters]
+        drawn = self._step_noise.draw(shapes, self._how(1 / self._expected))
+        for parameter, noise in zip(self._parameters, drawn, strict=True):
             self._sum._sums[parameter] += noise
 
     monkeypatch.setattr(PrivateGradient, "absorb", noisy)
