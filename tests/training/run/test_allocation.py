@@ -16,7 +16,10 @@ from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import SeededForExperiments
 from taut.training import (
     Callback,
+    Checkpointing,
     FlatClip,
+    Loading,
+    Logs,
     PoissonSampling,
     PrivateLoader,
     PrivateTrainer,
@@ -249,13 +252,11 @@ class Kill(Callback):
 
 
 def trainer(net, **options):
-    return PrivateTrainer(
-        net, nn.CrossEntropyLoss(), ALLOCATED, optimizer=sgd(net), progress=False, **options
-    )
+    return PrivateTrainer(net, nn.CrossEntropyLoss(), ALLOCATED, optimizer=sgd(net), **options)
 
 
 def test_trainer_allocates_and_its_result_can_be_verified():
-    result = trainer(model(), max_physical_batch_size=5).fit(data())
+    result = trainer(model(), loading=Loading(max_physical_batch_size=5)).fit(data())
     assert (result.sampler, result.steps, result.loss) == ("allocation", 10, 2 * WHOLE)
     assert "(allocation sampling)" in result.statement
     assert TrainingResult.from_json(result.to_json()) == result
@@ -264,7 +265,12 @@ def test_trainer_allocates_and_its_result_can_be_verified():
 
 def test_resumed_trainer_begins_an_epoch_and_pays_for_it(tmp_path):
     with pytest.raises(Killed):
-        trainer(model(), run_dir=tmp_path, checkpoint_every=1, callbacks=[Kill()]).fit(data())
+        trainer(
+            model(),
+            run_dir=tmp_path,
+            checkpoints=Checkpointing(every=1),
+            logs=Logs(callbacks=[Kill()]),
+        ).fit(data())
     result = trainer(model(), run_dir=tmp_path).fit(data())
     assert result.stopped_at_budget
     assert result.epsilon.upper <= ALLOCATED.epsilon
