@@ -22,7 +22,13 @@ FIXED = Plan(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("plan", [POISSON, FIXED], ids=["poisson", "fixed_size"])
+ALLOCATED = Plan(
+    examples=5, rate=0.5, steps=3, noise_multiplier=0.7, delta=1e-2,
+    clipping=FlatClip(2.0), sampling="allocation",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("plan", [POISSON, FIXED, ALLOCATED], ids=lambda plan: plan.sampling.name)
 def test_gradient_and_loader_pass(plan):
     result = audit_plan(plan, trials=40, seed=0, max_physical_batch_size=2)
     assert result.passed, str(result)
