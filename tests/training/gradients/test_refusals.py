@@ -342,7 +342,7 @@ def test_layer_without_examples_changes_the_back_end(caplog):
     model, x = Tokens().double(), torch.randn(4, 5, 6, dtype=torch.float64)
     with caplog.at_level("INFO"):
         assert_as_loop(model, x)
-    assert caplog.text.count("one by one from now on") == 1
+    assert caplog.text.count("falling back to the materialised back end") == 1
     private = engine(model)
     private.accumulate_batch(x, None, squares)
     assert private.backend == "materialised"

@@ -140,7 +140,7 @@ def _against_plan(data: Mapping[str, Any], plan: Plan, counted: int) -> list[str
         wrong.append(f"the model had {data['steps']} updates, of which {counted} were counted")
     if data["steps"] > plan.steps:
         wrong.append(f"the model had {data['steps']} updates, its plan has {plan.steps}")
-    if plan.epsilon < (least := plan.least_epsilon):
+    if plan.epsilon < (least := plan.loss.epsilon_bounds(plan.delta).lower):
         wrong.append(
             f"its plan promises epsilon {plan.epsilon!r}, which its steps exceed: {least!r}"
         )

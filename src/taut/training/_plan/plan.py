@@ -358,7 +358,7 @@ class Plan:
 
     @property
     def least_epsilon(self) -> float:
-        """What the steps surely cost at `delta`: a promise below it is broken."""
+        """Least promise at `delta` that is believed: what the steps cost, as far as is known."""
         true = self.loss.epsilon_bounds(self.delta)
         # Mixed noise and masks have no lower bound; what is proven is the same whoever computes it.
         return true.lower if true.lower > 0 else true.upper / _RECOMPUTED

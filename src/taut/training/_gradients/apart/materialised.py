@@ -29,6 +29,7 @@ _Gradients: TypeAlias = Callable[
 ]
 """Takes parameters and the tensors of a batch; returns gradients by name, and losses."""
 
+_FEW_ROWS = 8  # fewer, such as checks run, take less time than compiling for their number does
 _MOST_BYTES = 256 * 2**20
 
 CANNOT_VECTORISE = (AssertionError, AttributeError, IndexError, RuntimeError, TypeError, ValueError)
@@ -146,9 +147,7 @@ class Materialised:
 
             of_each = torch.func.grad_and_value(of_one)
             of_all: _Gradients = torch.vmap(of_each, (None, 0), randomness="different")
-            if self._compile:
-                of_all = torch.compile(of_all, dynamic=False)
-            self._last = form, of_all
+            self._last = form, _compiled(of_all) if self._compile else of_all
         return self._last[1]
 
     def _loss(
@@ -204,3 +203,15 @@ class _Called:
 
 def _precise(grads: Tensor) -> Tensor:
     return grads.float() if grads.element_size() < 4 else grads
+
+
+def _compiled(of_all: _Gradients) -> _Gradients:
+    """Return a function that is compiled for every number of rows but a few."""
+    quick: _Gradients = torch.compile(of_all, dynamic=False)
+
+    def chosen(
+        parameters: dict[str, Tensor], tensors: list[Tensor]
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        return (of_all if len(tensors[0]) < _FEW_ROWS else quick)(parameters, tensors)
+
+    return chosen
