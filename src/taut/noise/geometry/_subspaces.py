@@ -95,8 +95,8 @@ class Subspaces:
             >>> from taut.noise.geometry import public_subspaces
             >>> public = np.random.default_rng(0).normal(size=(200, 50)) / np.arange(1, 51)
             >>> spaces = public_subspaces(public[::2], [3], provenance="public")
-            >>> [round(bound, 2) for bound in spaces.split_norm(1.0, public[1::2])]
-            [0.91, 0.42]
+            >>> print(*(round(bound, 2) for bound in spaces.split_norm(1.0, public[1::2])))
+            0.91 0.42
         """
         rows = public_rows(vectors, self.provenance)
         if rows.shape[1] != self.dimension:
