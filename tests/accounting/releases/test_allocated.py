@@ -74,6 +74,15 @@ class TestEnumeration:
                 assert bounds.upper >= truth * (1 - 1e-12)
                 assert bounds.gap <= 2e-3 * float(truths[0]) + 1e-15
 
+    @pytest.mark.parametrize("share", [6e-17, 1.4e-16, 1e-12, 2.5e-8])
+    def test_outcome_that_the_record_all_but_excludes(self, share):
+        # The Q-mass of an outcome is as certain as its loss, and p - q has lost p here.
+        p, q = [share / 2, 1 - share / 2], [0.5, 0.5]
+        truths = enumerated(*([Fraction(x) for x in part] for part in (p, q)), 4, 3, 0.3)
+        loss = taut.finite(q, p).allocated(4, 3)
+        for bounds, truth in zip(both(loss, 0.3), truths, strict=True):
+            assert bounds.lower <= truth <= bounds.upper <= truth * (1 + 1e-9)
+
     def test_infinite_mass_is_that_of_one_step(self):
         loss = taut.finite([0.6, 0.4, 0.0], [0.5, 0.4, 0.1]).allocated(4)
         bounds = PrivacyLoss(loss.terms, Adjacency.REMOVE).delta_bounds(50.0)

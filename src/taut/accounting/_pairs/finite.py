@@ -32,8 +32,9 @@ Complex = NDArray[np.complex128]
 _MOST_OUTCOMES = 2_000_000  # of integer noise: 16 megabytes a vector; coarser units need fewer
 _FEW_OUTCOMES = 64  # whose sum at thousands of contour nodes is as quick as a formula
 _PROFILE_ENTRIES = 2**21  # of a table of thresholds and outcomes: 16 megabytes at a time
-# Relative, of log1p((p - q) / q): a subtraction, a quotient and a logarithm, each within a unit in
-# the last place, and the logarithm magnifies the error of its argument by no more than one.
+# Relative, of log1p((p - q) / q) for p >= q / 2: a subtraction, a quotient and a logarithm, each
+# within a unit in the last place, and the logarithm magnifies the error of its argument by no more
+# than 1 / log(2), as log(p / q) does for smaller p.
 _LOSS_ERROR = 4 * float(np.finfo(np.float64).eps)
 _MOST_SUM_OUTCOMES = 20_000  # of an exact sum: with more, a lattice answers sooner
 _MOST_COPIES = 128  # of one loss; logarithms of larger factorials are too coarse
@@ -114,9 +115,14 @@ def finite_pair(p: Vector, q: Vector) -> FinitePair:
     """Return the pair of two probability vectors over the same outcomes."""
     shared = (p > 0) & (q > 0)
     p_shared, q_shared = p[shared], q[shared]
-    # The difference of close numbers is exact, the logarithm of their ratio is not.
-    with np.errstate(over="ignore"):
-        losses = np.log1p((p_shared - q_shared) / q_shared)
+    # The difference of close numbers is exact, the logarithm of their ratio is not; where p is far
+    # below q it is the difference that has lost p, and with it the Q-mass that the loss stands for.
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        losses = np.where(
+            p_shared < q_shared / 2,
+            np.log(p_shared / q_shared),
+            np.log1p((p_shared - q_shared) / q_shared),
+        )
     losses = np.where(np.isfinite(losses), losses, np.log(p_shared) - np.log(q_shared))
     losses = np.where(losses == 0, 0.0, losses + _LOSS_ERROR * np.abs(losses))  # to the safe side
     losses, logs = _distinct(losses, np.log(p_shared), 0.0)
