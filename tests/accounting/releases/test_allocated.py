@@ -235,6 +235,28 @@ class TestRefusals:
             Allocated("gaussian", 5, 5)
 
 
+class TestLargeLosses:
+    """Ratios that no float holds, or none beside one."""
+
+    @pytest.mark.parametrize("sigma", [0.005, 0.025, 0.03, 0.06])
+    def test_ratios_beyond_the_nodes_cost_all(self, sigma):
+        first = taut.gaussian(sigma).allocated(2, taken=1)  # a Poisson sample
+        truth = taut.gaussian(sigma).poisson(0.5)
+        for epsilon in (100.0, 600.0, 690.0, 800.0):
+            assert first.delta(epsilon) >= truth.delta_bounds(epsilon).lower
+        assert first.epsilon(1e-5) >= truth.epsilon_bounds(1e-5).lower
+        assert taut.gaussian(sigma).allocated(10).delta(600.0) >= truth.delta_bounds(610.0).lower
+
+    @pytest.mark.parametrize("epsilon", [30.0, 38.0, 100.0, 300.0, 800.0])
+    def test_a_ratio_that_rounds_to_zero_is_not_zero(self, epsilon):
+        bounds = taut.pure(epsilon).allocated(2).epsilon_bounds(1e-5)
+        assert bounds.lower <= epsilon
+
+    def test_atoms_beyond_the_nodes(self):
+        bounds = taut.pure(300.0, adjacency="remove").allocated(2, taken=1).delta_bounds(250.0)
+        assert bounds.lower <= 0.5 <= bounds.upper
+
+
 def test_both_halves_come_from_one_law():
     release = taut.gaussian(1.0).allocated(4).terms[0][0]
     remove, add = release.pair(Half.REMOVE), release.pair(Half.ADD)

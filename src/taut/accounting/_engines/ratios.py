@@ -29,6 +29,7 @@ __all__ = ["Ratios", "ratio_sums"]
 
 RATIO_TAIL = 1e-60
 """Mass cut from one release, and counted as infinite loss: below any delta in use."""
+_LOG_LARGEST = 320 * math.log(2)  # of a ratio on nodes: `dyadic` has levels for it, and sums of it
 _WORST_LABEL = 1e-9  # relative error of a ratio beyond which an outcome is dropped (lower side)
 _LEAST_CELL = 1e-250  # of a cell that is kept for lower bounds; ratios of masses stay floats
 
@@ -41,19 +42,21 @@ class Ratios(NamedTuple):
         masses: Q-mass of each, shape (n,).
         mass_error: bound on the relative error of the masses.
         label_error: bound on the error of a value, relative to it plus the number of ratios.
+        beyond: bound on the P-mass of finite losses that the nodes do not hold; upper side only.
     """
 
     values: Vector
     masses: Vector
     mass_error: float
     label_error: float
+    beyond: float
 
 
 def ratio_sums(pair: Pair, count: int, half: int) -> tuple[Ratios, Ratios]:
     """Return the sum of ``count`` ratios, spread and merged, on levels of ``half`` nodes.
 
-    The merged law is that of a pair that is reached. P-mass of infinite loss, and up to
-    ``RATIO_TAIL`` that was cut, are for the caller to add.
+    The merged law is that of a pair that is reached. P-mass of infinite loss, and what lies
+    ``beyond``, are for the caller to add, each for one ratio.
     """
     upper, _ = _single(pair, SpreadRatios(), half)
     spread = power(upper, count, 0.0)
@@ -65,9 +68,20 @@ def ratio_sums(pair: Pair, count: int, half: int) -> tuple[Ratios, Ratios]:
     # What is relative to a node's distance is relative to the value plus the centre.
     label_error += 4 * merged.error + 64 * RELATIVE_ERROR
     return (
-        Ratios(values, masses, spread.error, 8 * RELATIVE_ERROR),
-        Ratios(below + rows[1] / rows[0], rows[0], merged.error, label_error),
+        Ratios(values, masses, spread.error, 8 * RELATIVE_ERROR, _beyond(pair, spread.lost)),
+        Ratios(below + rows[1] / rows[0], rows[0], merged.error, label_error, 0.0),
     )
+
+
+def _beyond(pair: Pair, lost: float) -> float:
+    """Return a bound on the P-mass of finite losses that was cut, in one ratio and in their sum."""
+    # Q-mass that sums have lost belongs to a mean ratio of at most the largest.
+    cut = RATIO_TAIL + 2 * lost * math.exp(_LOG_LARGEST)
+    if float(pair.grid(RATIO_TAIL, 2)[-1]) < _LOG_LARGEST - 1:
+        return cut
+    # Mass above a threshold is in excess by all but 1 / e of it over the threshold less one.
+    excess = float(pair.profile(np.array([_LOG_LARGEST - 1]))[0]) * (1 + pair.profile_error)
+    return cut + max(excess - pair.mass_inf, 0.0) / -math.expm1(-1.0)
 
 
 def _single(pair: Pair, scale: Scale, half: int) -> tuple[Dyadic, float]:
@@ -76,7 +90,7 @@ def _single(pair: Pair, scale: Scale, half: int) -> tuple[Dyadic, float]:
     apart = np.abs(np.exp(log_weights) - np.exp(log_weights - losses)).sum()
     deviation = min(max(float(apart) + pair.mass_minus_inf, 2.0**-30), 2.0)
     reach = pair.grid(RATIO_TAIL, 2)
-    highest = math.exp(min(float(reach[-1]) * (1 + 1e-9) + 1e-9, 690.0))
+    highest = math.exp(min(float(reach[-1]) * (1 + 1e-9) + 1e-9, _LOG_LARGEST))
     bottom = math.frexp(deviation / (BULK_SHARE * half))[1] - 1
     levels = max(math.frexp(max(highest, 2.0) / math.ldexp(half, bottom))[1], 0)
     level, place = places(half, levels)
@@ -123,13 +137,14 @@ def _cells(pair: Pair, nodes: Vector) -> _Cells:
     losses, _, atoms = pair.atoms(RATIO_TAIL)
     if losses.size:
         cell = np.clip(np.searchsorted(edges, losses, side="right") - 1, 0, mass.size - 1)
-        ratio, node = np.expm1(losses), nodes[cell] - 1
+        # Larger losses are beyond, whatever is made of them here.
+        ratio, node = np.expm1(np.minimum(losses, _LOG_LARGEST + 1)), nodes[cell] - 1
         above = np.maximum(ratio - node, 0.0)
         slack = RELATIVE_ERROR * (np.abs(ratio) * (1 + np.abs(losses)) + np.abs(node))
         slack += (1 + ratio) * pair.loss_error + 8 * RELATIVE_ERROR * above
         mass = mass + np.bincount(cell, atoms, mass.size)
         surplus = surplus + np.bincount(cell, above * atoms, mass.size)
-        off = off + np.bincount(cell, 8 * RELATIVE_ERROR * atoms, mass.size)
+        off = off + np.bincount(cell, RELATIVE_ERROR * (8 + np.abs(losses)) * atoms, mass.size)
         error = error + np.bincount(cell, slack * atoms, mass.size)
     return _Cells(mass, surplus, off, error)
 

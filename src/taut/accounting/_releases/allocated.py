@@ -11,7 +11,7 @@ import numpy as np
 from taut._base.floats import RELATIVE_ERROR
 from taut._base.validate import PositiveInteger
 from taut.accounting._adjacency import Adjacency, Half
-from taut.accounting._engines.ratios import RATIO_TAIL, Ratios, ratio_sums
+from taut.accounting._engines.ratios import Ratios, ratio_sums
 from taut.accounting._pairs.finite import FinitePair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._releases.product import EnclosedPair
@@ -52,10 +52,10 @@ class Allocated(Release):
         """Return the pair of the mean ratio, spread, with the merged one inside."""
         if self.steps == 1:
             return self.base.pair(half)
-        upper, lower, infinite = _epoch(self)
+        upper, lower, infinite, absent = _epoch(self)
         return EnclosedPair(
-            *_as_fields(upper, self, infinite[0], half, upper=True),
-            inside=FinitePair(*_as_fields(lower, self, infinite[1], half, upper=False)),
+            *_as_fields(upper, self, infinite[0], 1.0, half, upper=True),
+            inside=FinitePair(*_as_fields(lower, self, infinite[1], absent, half, upper=False)),
         )
 
     def check(self, adjacency: Adjacency) -> None:
@@ -76,28 +76,33 @@ class Allocated(Release):
 
 
 @lru_cache(maxsize=64)
-def _epoch(release: Allocated) -> tuple[Ratios, Ratios, tuple[float, float]]:
-    """Return the sum of the ratios of all steps taken, spread and merged, and infinite masses."""
+def _epoch(release: Allocated) -> tuple[Ratios, Ratios, tuple[float, float], float]:
+    """Return the sum of the ratios of all steps taken, spread and merged, and infinite masses.
+
+    Last, the Q-mass of outputs that surely tell that no step had the record.
+    """
     pair = release.base.pair(Half.REMOVE)
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         upper, lower = ratio_sums(pair, release.taken, _NODES)
     share = release.taken / release.steps
-    infinite = (share * (pair.mass_inf + RATIO_TAIL), share * pair.reached.mass_inf)
-    return upper, lower, infinite
+    infinite = (share * (pair.mass_inf + upper.beyond), share * pair.reached.mass_inf)
+    absent = pair.reached.mass_minus_inf**release.taken if share == 1 else 0.0
+    return upper, lower, infinite, absent
 
 
 def _as_fields(
-    ratios: Ratios, release: Allocated, infinite: float, half: Half, *, upper: bool
+    ratios: Ratios, release: Allocated, infinite: float, most: float, half: Half, *, upper: bool
 ) -> tuple[tuple[float, ...], tuple[float, ...], float, float]:
     """Return losses, log masses and infinite masses of one direction, errors to the safe side.
 
     The mean ratio is R = 1 + (S - taken) / steps for the sum S of the ratios of the steps taken.
+    Where it is too small for its rounding it is zero here, of which ``most`` is believed.
     """
     steps, taken = release.steps, release.taken
     shift = (ratios.values - taken) / steps
     ratio = (steps - taken + ratios.values) / steps
     zero = ratio <= 0
-    absent = float(ratios.masses[zero].sum())
+    absent = min(float(ratios.masses[zero].sum()), most)
     shift, ratio, masses = shift[~zero], ratio[~zero], ratios.masses[~zero]
     log_ratio = np.where(shift > -0.5, np.log1p(np.maximum(shift, -0.5)), np.log(ratio))
     label = ratios.label_error * (1 + 1 / ratio) + RELATIVE_ERROR * np.abs(log_ratio)
