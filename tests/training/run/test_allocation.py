@@ -238,6 +238,19 @@ def test_epochs_of_another_run_are_other_epochs(tmp_path):
     assert RunHistory.read(path).loss == ledger.loss
 
 
+def test_budget_pays_for_the_epochs_of_another_run():
+    ledger = RunLedger(None, ALLOCATED, enforce=True)
+    take(ledger, [0, 1])
+    assert ledger.include({"other": 5}) == 5
+    with pytest.raises(BudgetExceeded):
+        take(ledger, [2, 3, 4, 0, 1])
+    assert ledger.epsilon(ALLOCATED.delta) <= ALLOCATED.epsilon
+    full = RunLedger(None, ALLOCATED, enforce=True)
+    full.include({"other": 10})
+    with pytest.raises(BudgetExceeded):
+        full.record(0, 0)
+
+
 # --- whole runs -----------------------------------------------------------------------------------
 
 

@@ -170,6 +170,8 @@ class RunLedger:
                 if self._file is not None:
                     self._append({"include": missing})
                 self._history = self._history.including(missing)
+                if self._most is not None:  # epochs of another run are segments of their own
+                    self._most = self._most_steps()
         return sum(missing.values())
 
     def note_unchecked_isolation(self) -> None:
