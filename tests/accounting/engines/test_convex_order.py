@@ -23,6 +23,7 @@ from taut.accounting._engines.dyadic import (
     MergedRatios,
     SpreadLosses,
     SpreadRatios,
+    power,
 )
 from taut.accounting._engines.half_sum import HalfSum
 from taut.accounting._pairs.discretisation import BeyondLattice
@@ -245,6 +246,15 @@ class TestDyadic:
         near, far = law(scale, 8, [(1, 1.0)], -300), law(scale, 8, [(1, 1.0)], 300)
         with pytest.raises(BeyondLattice):
             near.plus(far, 0.0)
+
+    def test_a_moment_too_small_for_a_float_is_no_infinite_loss(self):
+        """Losses a thousand apart: exp(-1000) is zero, and zero would stand for infinity."""
+        scale = MergedLosses()
+        loss = law(scale, 8, [(1, 0.5), (7, 0.5)], 10)
+        total = power(loss, 3, 0.0)
+        where, rows = total.nodes()
+        assert (rows[1] > 0).all()
+        assert (where - np.log(rows[1] / rows[0])).max() <= 3 * 7 * 2.0**10
 
 
 def hinges(scale, at):

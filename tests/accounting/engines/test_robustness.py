@@ -260,6 +260,14 @@ class TestExtremes:
         assert bounds.gap <= 1e-9 * bounds.upper
         assert bounds.lower > 0.5 / sigma**2
 
+    @pytest.mark.parametrize("sigma", [1e-3, 1e-4, 1e-6])
+    @pytest.mark.parametrize("delta", [1e-3, 1e-10])
+    def test_a_sample_of_loud_gaussians_is_not_above_all_of_them(self, sigma, delta):
+        whole = (3 * taut.gaussian(sigma)).epsilon_bounds(delta)
+        sample = (3 * taut.gaussian(sigma).poisson(0.5)).epsilon_bounds(delta)
+        assert sample.lower <= whole.upper
+        assert math.isfinite(sample.upper)
+
     @pytest.mark.parametrize("sigma", [1e6, 1e9])
     def test_one_faint_gaussian(self, sigma):
         bounds = taut.gaussian(sigma).epsilon_bounds(1e-12)

@@ -117,14 +117,14 @@ class MergedLosses:
 
     def times(self, left: Vector, right: Vector) -> Vector:
         """Return both convolutions."""
-        return np.stack([np.convolve(left[i], right[i]) for i in (0, 1)])
+        return self._kept_up(np.stack([np.convolve(left[i], right[i]) for i in (0, 1)]))
 
     def coarser(self, values: Vector, width: float) -> Vector:
         """Join every node between two kept ones to the one below."""
         result = values[:, ::2].copy()
         result[0, :-1] += values[0, 1::2]
         result[1, :-1] += values[1, 1::2] * math.exp(-width)
-        return result
+        return self._kept_up(result)
 
     def settled(self, values: Vector, width: float) -> Vector:
         """Move what sits above the next node to that node."""
@@ -134,6 +134,12 @@ class MergedLosses:
         part = values[:, moved] * np.array([[1.0], [math.exp(width)]])
         values[:, moved] = 0.0
         values[:, moved + 1] += part
+        return values
+
+    @staticmethod
+    def _kept_up(values: Vector) -> Vector:
+        """Raise moments that are too small for a float, which lowers losses; zero is infinite."""
+        np.maximum(values[1], _FAINTEST_MASS, out=values[1], where=values[0] > 0)
         return values
 
 
