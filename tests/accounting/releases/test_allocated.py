@@ -89,12 +89,13 @@ class TestEnumeration:
         assert bounds.lower <= 0.1 <= bounds.upper <= 0.1 * (1 + 1e-9)
 
 
-def two_or_three(sigma, steps, epsilon):
+def two_or_three(sigma, steps, epsilon, reach=9, nodes=1201):
     """Return delta of removal and addition for two or three Gaussian steps, by quadrature.
 
-    All but the last output are integrated by trapezoids; the last one has a closed form.
+    All but the last output are integrated by trapezoids, from ``reach`` deviations below to as many
+    above; the last one has a closed form.
     """
-    x = np.linspace(-9 * sigma, 1 + 9 * sigma, 1201)
+    x = np.linspace(-reach * sigma, 1 + reach * sigma, nodes)
     density = stats.norm.pdf(x, 0, sigma) * (x[1] - x[0])
     ratio = np.exp((x - 0.5) / sigma**2)
     if steps == 3:
@@ -148,7 +149,7 @@ def test_monte_carlo(sigma, steps, taken, epochs, epsilon):
         assert bounds.lower - 5 * error <= mean <= bounds.upper + 5 * error
 
 
-# Certified brackets of a prototype on another lattice: sharper ones must overlap them.
+# Certified brackets of a prototype on another lattice: sharper ones lie inside of them.
 PROTOTYPE = [
     (2.0, 10, 10, 1e-6, 2.421716477947277, 2.4243245642710733),
     (0.5, 100, 1, 1e-5, 5.396584694822668, 5.396773118958993),
@@ -160,11 +161,73 @@ PROTOTYPE = [
 
 
 @pytest.mark.parametrize(("sigma", "steps", "epochs", "delta", "low", "high"), PROTOTYPE)
-def test_overlaps_the_prototype(sigma, steps, epochs, delta, low, high):
+def test_sharpens_the_prototype(sigma, steps, epochs, delta, low, high):
+    """At the default tolerance brackets are inside of the known ones."""
     bounds = (epochs * taut.gaussian(sigma).allocated(steps)).epsilon_bounds(delta)
-    assert bounds.lower <= high
-    assert bounds.upper >= low
-    assert bounds.gap <= 1e-3 * bounds.upper
+    assert low <= bounds.lower <= bounds.upper <= high
+    assert bounds.gap <= 2e-4 * bounds.upper
+
+
+class TestLittleNoise:
+    """Ratios from exp(-500) to exp(500): small ones decide addition, large ones removal."""
+
+    @pytest.mark.parametrize(
+        ("sigma", "epsilon"),
+        [(0.5, 1.0), (0.5, 20.0), (0.2, 5.0), (0.2, 40.0), (0.1, 40.0), (0.1, 100.0)],
+    )
+    def test_quadrature(self, sigma, epsilon):
+        truths = two_or_three(sigma, 2, epsilon, reach=16, nodes=400_001)
+        loss = taut.gaussian(sigma).allocated(2)
+        for bounds, truth in zip(both(loss, epsilon), truths, strict=True):
+            assert bounds.lower <= truth * (1 + 1e-6)
+            assert bounds.upper >= truth * (1 - 1e-6)
+            assert bounds.gap <= 1e-3 * truth + 1e-59
+
+    @pytest.mark.parametrize("sigma", [0.05, 0.04])
+    @pytest.mark.parametrize("share", [0.5, 1.0, 1.4])
+    def test_quadrature_beyond_floats(self, sigma, share):
+        """Where the law of the mean is out of reach, the step and a sample of it bound it."""
+        epsilon = share / (2 * sigma**2)
+        loss = taut.gaussian(sigma).allocated(2)
+        truths = two_or_three(sigma, 2, epsilon, nodes=400_001)
+        for bounds, truth in zip(both(loss, epsilon), truths, strict=True):
+            assert bounds.lower <= truth * (1 + 1e-6)
+            assert bounds.upper >= truth * (1 - 1e-6)
+        removal = both(loss, epsilon)[0]
+        assert removal.lower > 0
+        assert removal.upper == pytest.approx(taut.gaussian(sigma).delta(epsilon), rel=1e-6)
+
+    @pytest.mark.parametrize("sigma", [0.01, 0.05, 0.1, 0.2, 0.5])
+    @pytest.mark.parametrize("steps", [1, 2, 4, 100])
+    @pytest.mark.parametrize("delta", [1e-3, 1e-10])
+    def test_costs_a_step_at_most(self, sigma, steps, delta):
+        """And at least that step less log(steps), in one epoch and in two."""
+        for epochs in (1, 2):
+            step = (epochs * taut.gaussian(sigma)).epsilon_bounds(delta)
+            bounds = (epochs * taut.gaussian(sigma).allocated(steps)).epsilon_bounds(delta)
+            assert 0 < bounds.lower <= bounds.upper <= step.upper * (1 + 2e-4)
+            # R is at least r / steps for the ratio r of the step that was drawn.
+            assert bounds.upper >= step.lower - epochs * math.log(steps)
+
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_of_several_releases(self, count):
+        base = count * taut.gaussian(0.05) + taut.laplace(0.02)
+        bounds = base.allocated(3).epsilon_bounds(1e-6)
+        assert bounds.upper <= base.epsilon(1e-6) * (1 + 1e-3)
+
+    def test_stopped_early_is_a_sample_of_a_step(self):
+        part = taut.gaussian(0.05).allocated(4, 2).epsilon_bounds(1e-6)
+        sample = taut.gaussian(0.05).poisson(0.5).epsilon_bounds(1e-6)
+        assert part.upper == pytest.approx(sample.upper)
+        assert part.lower < sample.lower
+
+    def test_does_not_merge_with_other_noise(self):
+        """The lower bound of a sum is not that of the steps themselves."""
+        loss = taut.gaussian(0.05).allocated(2) + taut.gaussian(0.05)
+        bounds = loss.epsilon_bounds(1e-6)
+        step = (2 * taut.gaussian(0.05)).epsilon_bounds(1e-6)
+        assert taut.gaussian(0.05).epsilon(1e-6) < bounds.lower < step.lower - math.log(2)
+        assert bounds.upper <= step.upper * (1 + 1e-3)
 
 
 class TestValue:

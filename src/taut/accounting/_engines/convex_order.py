@@ -42,6 +42,7 @@ _MOST_NODES = (
     4096  # N beyond which one convolution takes ten milliseconds, and a sum of them a second
 )
 _MOST_REFINEMENTS = 4  # one is usual; each quadruples N at most
+_SUM_SHARE = 0.25  # of the tolerance: what a sum may add to the gap that its pairs have already
 _LOST_SHARE = 0.05  # of the tolerance times delta: what all cut tails may add
 _CUT_SHRINKAGE = 1e-40  # by which less is cut where delta is lost in what was cut
 _FAINTEST_TAIL = 1e-280  # smaller tails are near the end of the floats
@@ -164,9 +165,10 @@ class ConvexOrder:
         self, tolerance: float, bounds: Callable[[OrderedSum], Bounds]
     ) -> tuple[Bounds, OrderedSum]:
         """Return the best ``bounds``, and the narrowest sum: the gap falls with N squared."""
-        half, best, last, stalls = _half(tolerance), Bounds(0.0, math.inf), math.inf, 0
+        best, last, stalls = Bounds(0.0, math.inf), math.inf, 0
         # Where a pair is not reached, the bounds differ however sharp they are.
-        patience = 2 if self._part.attained == self._part else 1
+        reached = self._part.attained == self._part
+        patience, half = (2, _half(tolerance)) if reached else (1, _half(_SUM_SHARE * tolerance))
         for _ in range(_MOST_REFINEMENTS):
             found = self.compose(half)
             at = bounds(found)

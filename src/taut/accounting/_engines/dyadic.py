@@ -47,7 +47,8 @@ _OPERATION_ERROR = (
 _LEVEL_ROUNDINGS = 10  # of a mass passing a level: its weight, a product, sums, inwards and back
 _SKIPPED_SHARE = 1 / 64  # of what may be cut: products with less mass are not formed at all
 _FAINTEST_MASS = 1e-290  # smaller masses are dropped, and counted as cut: they have lost digits
-_MOST_LEVELS = 400  # from the narrowest bulk to the largest loss: 2^400 is beyond any of them
+# From the narrowest bulk to the largest loss, or from the least ratio to the largest: exp(920).
+_MOST_LEVELS = 1500
 
 
 class Scale(Protocol):
@@ -59,6 +60,8 @@ class Scale(Protocol):
     rows: int
     one_sided: bool
     """Whether only large values count, so that small ones may be raised or dropped."""
+    fine_centre: bool
+    """Whether values near the centre are told apart however far the bulk is from it."""
 
     def coarser(self, values: Vector, width: float) -> Vector:
         """Return rows on nodes twice ``width`` apart, for an odd number of nodes around zero."""
@@ -72,6 +75,7 @@ class Scale(Protocol):
 
 class _Spread:
     rows = 1
+    fine_centre = False
 
     def times(self, left: Vector, right: Vector) -> Vector:
         """Return the convolution."""
@@ -101,6 +105,9 @@ class SpreadRatios(_Spread):
 
     one_sided = False
 
+    def __init__(self, *, fine_centre: bool) -> None:
+        self.fine_centre = fine_centre
+
     def coarser(self, values: Vector, width: float) -> Vector:
         """Split what lies between two kept nodes, half and half."""
         odd, result = 0.5 * values[:, 1::2], values[:, ::2].copy()
@@ -114,6 +121,7 @@ class MergedLosses:
 
     rows = 2
     one_sided = True
+    fine_centre = False
 
     def times(self, left: Vector, right: Vector) -> Vector:
         """Return both convolutions."""
@@ -148,6 +156,9 @@ class MergedRatios:
 
     rows = 2
     one_sided = False
+
+    def __init__(self, *, fine_centre: bool) -> None:
+        self.fine_centre = fine_centre
 
     def times(self, left: Vector, right: Vector) -> Vector:
         """Return the masses, and how far above their nodes they sit."""
@@ -274,6 +285,8 @@ def _products(
             if others is None:
                 continue
             first, other = _trimmed(others, -(others.shape[1] // 2))
+            if other.size == 0:  # all that lies further in was too faint for a float
+                continue
             mass = float(other[0].sum())
             for start, run in _outer(law, e):
                 weight = float(run[0].sum()) * mass
@@ -345,7 +358,9 @@ def _regrid(sums: dict[int, Vector], scale: Scale, half: int) -> dict[int, Vecto
     if not total > 0:
         raise BeyondLattice("no mass left")
     lowest = min(sums)
-    bottom = max(_exponent(far / total / (BULK_SHARE * half)), lowest)
+    bottom = lowest
+    if not scale.fine_centre:
+        bottom = max(_exponent(far / total / (BULK_SHARE * half)), lowest)
     e, top = lowest, max(sums)
     while e <= top:
         rows = sums[e]

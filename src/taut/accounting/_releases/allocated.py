@@ -11,9 +11,12 @@ import numpy as np
 from taut._base.floats import RELATIVE_ERROR
 from taut._base.validate import PositiveInteger
 from taut.accounting._adjacency import Adjacency, Half
-from taut.accounting._engines.ratios import Ratios, ratio_sums
+from taut.accounting._engines.ratios import RATIO_TAIL, Ratios, ratio_sums
+from taut.accounting._pairs.bracketed import BracketedPair
+from taut.accounting._pairs.discretisation import BeyondLattice
 from taut.accounting._pairs.finite import FinitePair
 from taut.accounting._pairs.pair import Pair
+from taut.accounting._pairs.sampled import SampledPair
 from taut.accounting._releases.product import EnclosedPair
 from taut.accounting._releases.release import Base, Release, refuse_batches
 from taut.accounting._releases.renyi_only import RenyiOnly
@@ -21,8 +24,8 @@ from taut.errors import UnsoundConfiguration
 
 __all__ = ["Allocated"]
 
-# Nodes of a level to either side: ten epochs are then known to some 3e-4 of epsilon.
-_NODES = 256
+# Nodes of a level to either side: ten epochs are then known to some 5e-5 of epsilon.
+_NODES = 512
 
 
 @dataclass(frozen=True)
@@ -49,14 +52,14 @@ class Allocated(Release):
         refuse_batches(self.base)
 
     def pair(self, half: Half) -> Pair:
-        """Return the pair of the mean ratio, spread, with the merged one inside."""
+        """Return the pair of the mean ratio, spread, with the merged one inside.
+
+        Where ratios are too large for floats, noise is so little that an epoch costs about what
+        the step costs that the record takes part in, and that step's pair dominates.
+        """
         if self.steps == 1:
             return self.base.pair(half)
-        upper, lower, infinite, absent = _epoch(self)
-        return EnclosedPair(
-            *_as_fields(upper, self, infinite[0], 1.0, half, upper=True),
-            inside=FinitePair(*_as_fields(lower, self, infinite[1], absent, half, upper=False)),
-        )
+        return _enclosed(self, half) or _one_step(self, half)
 
     def check(self, adjacency: Adjacency) -> None:
         """A step without the record must be a step for which another record was drawn."""
@@ -76,16 +79,44 @@ class Allocated(Release):
 
 
 @lru_cache(maxsize=64)
-def _epoch(release: Allocated) -> tuple[Ratios, Ratios, tuple[float, float], float]:
+def _enclosed(release: Allocated, half: Half) -> Pair | None:
+    """Return the laws of the mean ratio as pairs, or nothing if floats cannot hold them."""
+    epoch = _epoch(release)
+    if epoch is None:
+        return None
+    upper, lower, infinite, absent = epoch
+    return EnclosedPair(
+        *_as_fields(upper, release, infinite[0], 1.0, half, upper=True),
+        inside=FinitePair(*_as_fields(lower, release, infinite[1], absent, half, upper=False)),
+    )
+
+
+def _one_step(release: Allocated, half: Half) -> Pair:
+    """Return what is known without the law of the mean.
+
+    A mean of independent copies is below one copy in convex order; and who looks at the first
+    step alone sees a Poisson sample.
+    """
+    base = release.base.pair(half)
+    share = release.taken / release.steps
+    above = base if share == 1 else SampledPair(base, share, half)
+    return BracketedPair(above, SampledPair(base.reached, 1 / release.steps, half))
+
+
+@lru_cache(maxsize=64)
+def _epoch(release: Allocated) -> tuple[Ratios, Ratios, tuple[float, float], float] | None:
     """Return the sum of the ratios of all steps taken, spread and merged, and infinite masses.
 
     Last, the Q-mass of outputs that surely tell that no step had the record.
     """
     pair = release.base.pair(Half.REMOVE)
-    with np.errstate(over="ignore", under="ignore", divide="ignore"):
-        upper, lower = ratio_sums(pair, release.taken, _NODES)
+    try:
+        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+            upper, lower = ratio_sums(pair, release.taken, _NODES)
+    except BeyondLattice:
+        return None
     share = release.taken / release.steps
-    infinite = (share * (pair.mass_inf + upper.beyond), share * pair.reached.mass_inf)
+    infinite = (share * (pair.mass_inf + RATIO_TAIL), share * pair.reached.mass_inf)
     absent = pair.reached.mass_minus_inf**release.taken if share == 1 else 0.0
     return upper, lower, infinite, absent
 
@@ -102,10 +133,12 @@ def _as_fields(
     shift = (ratios.values - taken) / steps
     ratio = (steps - taken + ratios.values) / steps
     zero = ratio <= 0
-    absent = min(float(ratios.masses[zero].sum()), most)
+    absent = min(float(ratios.masses[zero].sum()), most) + (RATIO_TAIL if upper else 0.0)
     shift, ratio, masses = shift[~zero], ratio[~zero], ratios.masses[~zero]
     log_ratio = np.where(shift > -0.5, np.log1p(np.maximum(shift, -0.5)), np.log(ratio))
-    label = ratios.label_error * (1 + 1 / ratio) + RELATIVE_ERROR * np.abs(log_ratio)
+    label = ratios.label_error * (1 + ratios.centre / (steps * ratio)) + RELATIVE_ERROR * np.abs(
+        log_ratio
+    )
     slack = ratios.mass_error + 8 * RELATIVE_ERROR
     sign = 1.0 if upper else -1.0
     log_masses = np.log(masses)
