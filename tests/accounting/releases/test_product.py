@@ -293,6 +293,12 @@ class TestPoissonUnderReplace:
         with pytest.raises(taut.errors.AdjacencyMismatch, match="removal"):
             base.poisson(0.1, removal=base)
 
+    @pytest.mark.parametrize("removal", [taut.gaussian(4.0), taut.gaussian(1.0, sensitivity=0.5)])
+    def test_removal_of_another_release(self, removal):
+        base = taut.gaussian(1.0, sensitivity=2.0, adjacency="replace")
+        with pytest.raises(taut.errors.UnsoundConfiguration, match="not of one"):
+            base.poisson(0.1, removal=removal)
+
     def test_removal_is_no_loss(self):
         base = taut.gaussian(1.0, sensitivity=2.0, adjacency="replace")
         with pytest.raises(TypeError, match="removal"):

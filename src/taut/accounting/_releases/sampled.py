@@ -29,6 +29,7 @@ __all__ = ["FixedSize", "Joint", "Poisson", "PoissonReplace"]
 # falls with the square of their number.
 _PROFILE_KNOTS = 4096
 _PROFILE_TAIL = 1e-60  # mass beyond the last knot, where the profile is taken to be constant
+_SAME_NOISE = 1e-9  # relative: what rounding adds to a scale that was divided or printed
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,16 @@ class PoissonReplace(Release):
                 "poisson(rate, removal=...) is for adjacency='replace'; for "
                 f"adjacency={str(adjacency)!r} amplify the add/remove loss itself: "
                 "removal.poisson(rate)"
+            )
+        if isinstance(self.exchange, Joint) or isinstance(self.removal, Joint):
+            return  # of several, whose pair takes long to make
+        mu = self.removal.pair(Half.REMOVE).gaussian_mu
+        if mu and self.exchange.pair(Half.REPLACE).gaussian_mu > 2 * mu * (1 + _SAME_NOISE):
+            raise UnsoundConfiguration(
+                f"{self.exchange} costs more than {self.removal} twice, and taking a record out "
+                "and putting another in is an exchange: the two are not of one release. Give both "
+                "the same noise; for a sum clipped at C: gaussian(sigma, sensitivity=2 * C, "
+                "adjacency='replace').poisson(rate, removal=gaussian(sigma, sensitivity=C))"
             )
 
     def __str__(self) -> str:
