@@ -49,7 +49,7 @@ class Ratios(NamedTuple):
         masses: Q-mass of each, shape (n,).
         mass_error: bound on the relative error of the masses.
         label_error: bound on the error of a value, relative to it plus the centre.
-        centre: of the nodes: the number of ratios, or zero.
+        centre: centre of the nodes: the number of ratios, or zero.
     """
 
     values: Vector

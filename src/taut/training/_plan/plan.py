@@ -375,7 +375,8 @@ class Plan:
                 f"the plan states epsilon={self.epsilon!r} at delta={self.delta!r}, but its steps "
                 f"cost at least {least!r}; it was changed by hand"
             )
-        if not self._answers:
+        # Where bounds are far apart, what was read may be less than can be certified.
+        if not self._answers and self.epsilon * _RECOMPUTED >= self.loss.epsilon(self.delta):
             self._answers.append((self.steps, self.epsilon))
         return self
 
