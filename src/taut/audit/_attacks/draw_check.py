@@ -24,8 +24,8 @@ def draw_check(runs: Runs, *, shift: float, rate: float, is_allocated: bool) -> 
     function then is known, and makes a standard normal number of it.
 
     Args:
-        runs: observations of shape (runs, steps, coordinates), in units of the claimed deviation, on a dataset
-            in which only the canary has a gradient, in the first coordinate.
+        runs: observations of shape (runs, steps, coordinates), in units of the claimed deviation,
+            on a dataset in which only the canary has a gradient, in the first coordinate.
         shift: the length of a clipped gradient, in units of the noise's deviation.
         rate: the probability that the canary is in a batch.
         is_allocated: whether the claim is that it is in exactly one batch of every 1 / rate.
