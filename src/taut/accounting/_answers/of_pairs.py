@@ -128,7 +128,7 @@ class EpsilonOfPairs:
         """Yield bounds of one engine after the other, quick ones first."""
         # A lattice has no lower bound for another pair than the one it looks at.
         if tight and len(self._part.terms) <= _FEW_TERMS:
-            lattice = self._engine(quick=True)
+            lattice = self._engine(quick=tolerance > _SHARP)
             yield Engine.LATTICE, lattice.epsilon(self._delta, tolerance, floor)
         try:
             order = ConvexOrder(self._part, self._tail)
@@ -278,13 +278,13 @@ class DeltaOfPairs:
             yield Engine.CONTOUR, contour.delta
         few = tight and len(part.terms) <= _FEW_TERMS
         if few:
-            yield from self._lattice(cumulants, saddle, tail, tolerance, quick=True)
+            yield from self._lattice(cumulants, saddle, tail, tolerance, quick=tolerance > _SHARP)
         try:
             order = ConvexOrder(part, tail).curve(self._epsilon, tolerance)
             yield Engine.ORDER, partial(_order_bounds, order)
         except BeyondLattice:
             pass
-        if few:
+        if few and tolerance > _SHARP:
             yield from self._lattice(cumulants, saddle, tail, tolerance, quick=False)
 
     def _lattice(
