@@ -325,3 +325,15 @@ def test_both_halves_come_from_one_law():
     remove, add = release.pair(Half.REMOVE), release.pair(Half.ADD)
     assert remove.mass_minus_inf <= 1e-9
     assert np.allclose(sorted(-x for x in add.losses), remove.losses, atol=1e-9)
+
+
+@pytest.mark.parametrize("sigma", [0.005, 0.04, 0.055, 0.06, 0.065, 0.1, 0.5, 2.0])
+@pytest.mark.parametrize("steps", [2, 7])
+def test_the_first_step_of_an_epoch_is_a_poisson_sample_at_any_noise(sigma, steps):
+    # Two engines for one release, on both sides of where floats hold the ratios.
+    found = taut.gaussian(sigma).allocated(steps, taken=1)
+    sampled = taut.gaussian(sigma).poisson(1 / steps)
+    for epsilon in (0.0, 0.3, 3.0, 30.0, 300.0):
+        ours, theirs = found.delta_bounds(epsilon), sampled.delta_bounds(epsilon)
+        assert ours.upper >= theirs.lower * (1 - 1e-12)
+        assert ours.lower <= theirs.upper * (1 + 1e-12)
