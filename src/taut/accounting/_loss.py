@@ -261,7 +261,13 @@ class PrivacyLoss:
         return PrivacyLoss([(Allocated(base, count, seen), 1)], self._adjacency)
 
     def truncated_poisson(
-        self, rate: float, cap: int, population: int, exchange: PrivacyLoss
+        self,
+        rate: float,
+        cap: int,
+        population: int,
+        exchange: PrivacyLoss,
+        *,
+        or_fewer: bool = False,
     ) -> PrivacyLoss:
         """Return the loss on a Poisson sample of which at most ``cap`` records are kept.
 
@@ -274,6 +280,9 @@ class PrivacyLoss:
             population: the size of the dataset (of the larger one, under add/remove).
             exchange: the replace-one loss of the same release: in a full batch a record takes the
                 place of another. For a sum clipped at C it has sensitivity 2 C.
+            or_fewer: whether the loss shall hold for every dataset of at most ``population``
+                records and for one that is added to it, instead of for one size. For Gaussian
+                noise alone.
 
         **Guarantee**: add/remove or its halves; exact but for the case distinction between full
         batches and others (docs/theory/sampling.md). Drawn records, and whether the
@@ -295,7 +304,7 @@ class PrivacyLoss:
             return self
         swap = _only_release("exchange", exchange, Adjacency.REPLACE)
         return PrivacyLoss(
-            [(TruncatedPoisson(base, swap, rate, cap, population), 1)], self._adjacency
+            [(TruncatedPoisson(base, swap, rate, cap, population, or_fewer), 1)], self._adjacency
         )
 
     def _as_one(self) -> Release | None:

@@ -148,6 +148,14 @@ CORNERS = {
         + accounting.from_rdp({2.0: 0.1, 8.0: 0.5}),
         1e-8,
     ),
+    "half a million strong copies": (
+        2
+        * (
+            taut.gaussian(1.86, adjacency="replace")
+            + 514_005 * taut.pure(25.0, adjacency="replace")
+        ).fixed_size(1, 3, adjacency="replace"),
+        1e-17,
+    ),
     "nothing leaves the window": (
         2 * taut.gaussian(11.36).poisson(4.3e-6)
         + 2

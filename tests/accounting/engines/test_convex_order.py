@@ -16,6 +16,7 @@ from scipy import stats
 
 import taut
 from taut.accounting._adjacency import Half
+from taut.accounting._answers.of_pairs import EpsilonOfPairs, upper_epsilons
 from taut.accounting._engines.convex_order import ConvexOrder
 from taut.accounting._engines.dyadic import (
     Dyadic,
@@ -61,6 +62,35 @@ class TestGaussianSums:
         truth = oracles.gaussian_delta(oracles.gaussian_sum_mu([(0.1, 4)]), 3.0)
         assert truth < 1e-40
         check_delta(taut.Bounds(found.delta_lower(3.0), found.delta_upper(3.0)), truth, 1e-2)
+
+
+class TestUpperBoundsAlone:
+    @pytest.mark.parametrize("gaussians", [[(0.3, 2)], [(0.5, 3), (0.05, 200)], [(1e-3, 10**6)]])
+    def test_many_deltas_of_one_sum(self, gaussians):
+        mu = oracles.gaussian_sum_mu(gaussians)
+        terms = [(OpaqueGaussian(each), n) for each, n in gaussians]
+        deltas = [1e-12, 1e-9, 1e-5]
+        found = engine(terms, 1e-24).upper_epsilons(deltas, 1e-3, [math.inf] * 3)
+        for delta, upper in zip(deltas, found, strict=True):
+            assert oracles.gaussian_delta(mu, upper) <= delta
+            assert oracles.gaussian_delta(mu, upper * (1 - 1e-3)) > delta
+
+    def test_no_bound_is_above_its_ceiling(self):
+        free, capped = (
+            engine([(OpaqueGaussian(0.3), 4)]).upper_epsilons([1e-6], 1e-3, [most])[0]
+            for most in (math.inf, 0.5)
+        )
+        assert capped == 0.5 < free
+
+    def test_a_sum_beyond_floats_is_bounded_by_chernoff(self, monkeypatch):
+        def beyond(*_):
+            raise BeyondLattice("too far apart")
+
+        part = HalfSum(Half.REMOVE, ((OpaqueGaussian(0.3), 4),))
+        sharp = upper_epsilons(part, [1e-6], 1e-3)
+        monkeypatch.setattr(ConvexOrder, "upper_epsilons", beyond)
+        assert upper_epsilons(part, [1e-6], 1e-3) == [EpsilonOfPairs(part, 1e-6, 1e-3).ceiling]
+        assert upper_epsilons(part, [1e-6], 1e-3) > sharp
 
 
 HALVES = {"add": Half.ADD, "remove": Half.REMOVE}

@@ -10,6 +10,7 @@ from taut.accounting._pairs.exponential import exponential_mechanism_pair, lapla
 from taut.accounting._pairs.finite import (
     DiscreteGaussianPair,
     FailingPair,
+    FinitePair,
     binary_pair,
     discrete_laplace_pair,
     finite_pair,
@@ -167,3 +168,15 @@ def test_cumulant_at_zero_is_the_finite_mass(pair):
     value = pair.log_mgf(np.array([0j]))[0]
     assert value.real == pytest.approx(math.log1p(-pair.mass_inf), abs=1e-7)
     assert abs(value.imag) < 1e-12
+
+
+def test_profile_at_many_thresholds_is_that_at_each():
+    rng = np.random.default_rng(3)
+    losses, masses = np.sort(rng.normal(0, 3, 700)), rng.dirichlet(np.ones(700))
+    pair = FinitePair(tuple(losses.tolist()), tuple(np.log(masses).tolist()), 1e-30)
+    at = np.append(rng.normal(0, 6, 999), [-math.inf, math.inf, losses[-1], losses[0]])
+    # In long double, term by term.
+    far = np.minimum(at[:, None].astype(np.longdouble) - losses, 0)
+    direct = 1e-30 - (masses * np.expm1(far)).sum(axis=1)
+    expected = np.maximum(direct, -np.expm1(at))
+    assert pair.profile(at) == pytest.approx(expected.astype(float), rel=1e-12, abs=0)

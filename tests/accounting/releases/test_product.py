@@ -13,10 +13,14 @@ from oracles import accounting as oracles
 from oracles.engines import OpaqueGaussian, check_delta
 
 import taut
+from taut.accounting._adjacency import Half
+from taut.accounting._engines.convex_order import ConvexOrder
 from taut.accounting._pairs.blurred import SmoothPair
+from taut.accounting._pairs.discretisation import BeyondLattice
 from taut.accounting._pairs.exponential import laplace_pair
 from taut.accounting._pairs.finite import FinitePair, binary_pair
 from taut.accounting._pairs.gaussian import GaussianPair
+from taut.accounting._pairs.sampled import SampledPair
 from taut.accounting._releases.product import product_pair
 
 EPSILONS = np.array([-20.0, -5.0, -1.0, -0.1, 0.0, 0.3, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0])
@@ -359,3 +363,26 @@ def test_many_copies_lose_no_mass_to_rounding():
     pair = product_pair([(laplace_pair(0.1), 100_000)])
     total = math.fsum(np.exp(np.array(pair.log_masses)).tolist()) + pair.mass_inf
     assert 1 <= total < 1 + 1e-6
+
+
+@pytest.mark.parametrize("count", [10, 10_000, 1_000_000])
+def test_many_copies_against_the_merged_gaussian(count):
+    # As many Gaussians, which an engine may not recognise, are one, on the sample too.
+    mu, rate = 2.0, 1e-3
+    pair = product_pair([(OpaqueGaussian(mu / math.sqrt(count)), count)])
+    for half in (Half.ADD, Half.REMOVE):
+        truth = SampledPair(GaussianPair(mu), rate, half).profile(EPSILONS)
+        upper = SampledPair(pair, rate, half).profile(EPSILONS)
+        lower = SampledPair(pair.attained, rate, half).profile(EPSILONS)
+        assert (upper >= truth * (1 - 1e-9) - 1e-75).all()
+        assert (lower <= truth * (1 + 1e-9) + 1e-75).all()
+
+
+def test_a_product_beyond_floats_is_bounded_trivially(monkeypatch):
+    def beyond(*_):
+        raise BeyondLattice("too far apart")
+
+    monkeypatch.setattr(ConvexOrder, "compose", beyond)
+    pair = product_pair([(laplace_pair(1.0), 3), (binary_pair(0.1), 1)])
+    assert pair.mass_inf == 1
+    assert pair.attained.profile(np.array([0.0]))[0] <= 1e-12

@@ -15,6 +15,7 @@ from taut.accounting._answers.of_pairs import (
     EpsilonOfPairs,
     chernoff_bounds,
     cut_tail,
+    upper_epsilons,
 )
 from taut.accounting._engines.bounds import Bounds
 from taut.accounting._engines.half_sum import HalfSum
@@ -22,7 +23,6 @@ from taut.accounting._engines.saddle_point import SHARP_NODES, Cumulants
 
 __all__ = ["DeltaWithCurves", "EpsilonWithCurves"]
 
-_FIRST_TOLERANCE = 0.1  # of the look that rules dominating pairs out; their bounds hold at any
 # Of delta, or of epsilon, for the pairs; each is sound. Epsilons go with the logarithm of delta, so
 # a finer choice between these gains little.
 _SPLIT_SHARES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
@@ -55,12 +55,13 @@ class EpsilonWithCurves:
                 EpsilonOfPairs(part.pairs, self._delta, tolerance).answer(tolerance).bounds.lower
             )
         if part.terms and math.isfinite(lower):
-            split = min(self._split(share, tolerance) for share in _SPLIT_SHARES)
+            split = self._split(tolerance)
             if split < upper:
                 engine, upper = Engine.SPLIT, split
-        above = self._dominating(upper, tolerance)
-        if above < upper:
-            engine, upper = Engine.PAIRS, above
+        if part.dominating is not None:
+            [above] = upper_epsilons(part.dominating, [self._delta], tolerance)
+            if above < upper:
+                engine, upper = Engine.PAIRS, above
         return Answer(Bounds(min(lower, upper), upper), part.half, engine)
 
     def stays_below(self, epsilon: float) -> bool:
@@ -81,21 +82,15 @@ class EpsilonWithCurves:
             dominating is not None and EpsilonOfPairs(dominating, self._delta, 1.0).ceiling <= upper
         )
 
-    def _dominating(self, known: float, tolerance: float) -> float:
-        """Return the epsilon of the dominating pairs, infinite if it cannot be below `known`."""
-        dominating = self._part.dominating
-        if dominating is None:
+    def _split(self, tolerance: float) -> float:
+        """Return the best epsilon when the pairs get a share of delta, and the curves the rest."""
+        curves = Cumulants((), 0.0, self._part.curves)
+        deltas = [share * self._delta for share in _SPLIT_SHARES]
+        rests = [max(curves.at_delta(self._delta - delta).epsilon, 0.0) for delta in deltas]
+        if math.isinf(min(rests)):
             return math.inf
-        rough = max(tolerance, _FIRST_TOLERANCE)
-        if EpsilonOfPairs(dominating, self._delta, rough).answer(rough).bounds.lower >= known:
-            return math.inf  # most masks: a sharp answer costs much more than this look
-        return EpsilonOfPairs(dominating, self._delta, tolerance).answer(tolerance).bounds.upper
-
-    def _split(self, share: float, tolerance: float) -> float:
-        """Return the epsilon when the pairs get ``share`` of delta."""
-        pairs = EpsilonOfPairs(self._part.pairs, share * self._delta, tolerance).answer(tolerance)
-        rest = Cumulants((), 0.0, self._part.curves).at_delta((1 - share) * self._delta)
-        return pairs.bounds.upper + max(rest.epsilon, 0.0)
+        pairs = upper_epsilons(self._part.pairs, deltas, tolerance)
+        return min(pair + rest for pair, rest in zip(pairs, rests, strict=True))
 
 
 class DeltaWithCurves:

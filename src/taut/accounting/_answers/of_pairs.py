@@ -8,7 +8,7 @@ hundredths of a second but no luck; Chernoff's bound is always at hand.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -35,6 +35,7 @@ __all__ = [
     "EpsilonOfPairs",
     "chernoff_bounds",
     "cut_tail",
+    "upper_epsilons",
 ]
 
 _LEAST_DELTA = 1e-300  # below it floating point loses relative precision
@@ -144,12 +145,16 @@ class EpsilonOfPairs:
         lower, upper = self._engine().epsilon(self._delta, tolerance, floor)
         yield Engine.LATTICE, Bounds(min(lower if tight else floor, upper), upper)
 
+    @property
+    def quick(self) -> bool:
+        """Whether a sharp answer takes next to nothing: a closed form or a contour is at hand."""
+        return self._limit is not None or self._part.single is not None or self._part.suits_contour
+
     def stays_below(self, epsilon: float) -> bool:
         """Return whether little work proves that the answer is at most ``epsilon``."""
         if self.ceiling <= epsilon:
             return True
-        decided = self._limit is not None or self._part.single is not None
-        if decided or self._part.suits_contour:
+        if self.quick:
             return False
         few = len(self._part.terms) <= _FEW_TERMS
         if few and self._engine(quick=True).stays_below(self._delta, epsilon):
@@ -164,6 +169,22 @@ class EpsilonOfPairs:
         return LatticeEngine(
             self._part.terms, self._cumulants, self._saddle, self._tail, quick=quick
         )
+
+
+def upper_epsilons(part: HalfSum, deltas: Sequence[float], tolerance: float) -> list[float]:
+    """Return upper bounds on epsilon at several ``deltas``, about ``tolerance`` above the least.
+
+    One sum answers all of them, and no lower bound costs time.
+    """
+    questions = [EpsilonOfPairs(part, delta, tolerance) for delta in deltas]
+    if all(question.quick for question in questions):
+        return [question.answer(tolerance).bounds.upper for question in questions]
+    ceilings = [question.ceiling for question in questions]
+    tail = cut_tail(min(deltas) - part.mass_inf, tolerance, part.count)
+    try:
+        return ConvexOrder(part, tail).upper_epsilons(deltas, tolerance, ceilings)
+    except BeyondLattice:
+        return ceilings
 
 
 def _limit_epsilon(part: HalfSum, delta: float) -> Bounds | None:

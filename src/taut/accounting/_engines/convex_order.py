@@ -72,18 +72,20 @@ class OrderedSum:
     label_error: float
 
     @cached_property
-    def _spread(self) -> tuple[Vector, Vector]:
+    def spread(self) -> tuple[Vector, Vector]:
+        """Losses of the spread sum, in increasing order, and their masses."""
         where, rows = self.upper.nodes()
         return where, rows[0]
 
     @cached_property
-    def _merged(self) -> tuple[Vector, Vector, Vector]:
+    def merged(self) -> tuple[Vector, Vector, Vector]:
+        """Nodes of the merged sum, in increasing order, their masses, and E exp(node - L)."""
         where, rows = self.lower.nodes()
         return where, rows[0], rows[1]
 
     def delta_upper(self, epsilon: float) -> float:
         """Return an upper bound on delta(epsilon)."""
-        where, masses = self._spread
+        where, masses = self.spread
         epsilon -= self.label_error * (abs(epsilon) + abs(self.upper.centre))
         start = int(np.searchsorted(where, epsilon, side="right"))
         finite = -float(masses[start:] @ np.expm1(epsilon - where[start:]))
@@ -93,7 +95,7 @@ class OrderedSum:
 
     def delta_lower(self, epsilon: float) -> float:
         """Return a lower bound on delta(epsilon)."""
-        where, masses, moments = self._merged
+        where, masses, moments = self.merged
         epsilon += self.label_error * (abs(epsilon) + abs(self.lower.centre))
         slack = self.lower.error + 4 * RELATIVE_ERROR
         with np.errstate(over="ignore"):
@@ -138,6 +140,34 @@ class ConvexOrder:
             return False
         return self._seen(upper, upper).delta_upper(epsilon) <= delta
 
+    def upper_epsilons(
+        self, deltas: Sequence[float], tolerance: float, ceilings: Sequence[float]
+    ) -> list[float]:
+        """Return upper bounds on epsilon at ``deltas``, none above its ceiling.
+
+        Raises:
+            BeyondLattice: if nodes are too far apart, or too many, for floats.
+        """
+        best, half = list(ceilings), _half(tolerance)
+        for turn in range(_MOST_REFINEMENTS):
+            upper = self._side(SpreadLosses(), half)
+            delta_upper = self._seen(upper, upper).delta_upper
+            last, best = (
+                best,
+                [
+                    min(falls_below(delta_upper, delta, min(most, 1.0)).upper, most)
+                    for delta, most in zip(deltas, best, strict=True)
+                ],
+            )
+            # With twice the nodes a quarter of the error is left, a third of what was gained.
+            gains = (a - b if a > b else 0.0 for a, b in zip(last, best, strict=True))
+            room = 3 * _SUM_SHARE * tolerance
+            small = all(gain <= room * b for gain, b in zip(gains, best, strict=True))
+            if (turn and small) or half == _MOST_NODES:
+                break
+            half = min(2 * half, _MOST_NODES)
+        return best
+
     def curve(self, epsilon: float, tolerance: float) -> OrderedSum:
         """Return the sum with a relative gap of delta of ``tolerance`` at ``epsilon``.
 
@@ -168,18 +198,28 @@ class ConvexOrder:
         best, last, stalls = Bounds(0.0, math.inf), math.inf, 0
         # Where a pair is not reached, the bounds differ however sharp they are.
         reached = self._part.attained == self._part
-        patience, half = (2, _half(tolerance)) if reached else (1, _half(_SUM_SHARE * tolerance))
+        half = _half(tolerance if reached else _SUM_SHARE * tolerance)
         for _ in range(_MOST_REFINEMENTS):
             found = self.compose(half)
             at = bounds(found)
-            # Distances are powers of two, so that one refinement may gain little, but not two.
-            stalls, last = stalls + (at.gap > _STALLED * last), at.gap
             upper = min(best.upper, at.upper)
             best = Bounds(min(max(best.lower, at.lower), upper), upper)
             wanted = tolerance * best.upper
-            if best.gap <= wanted or half == _MOST_NODES or stalls == patience or math.isinf(upper):
+            if best.gap <= wanted or half == _MOST_NODES or math.isinf(upper):
                 break
-            growth = min(max(1.15 * math.sqrt(at.gap / wanted), 1.5), 4.0)
+            if reached:
+                # Distances are powers of two, so that one refinement may gain little, but not two.
+                stalls += at.gap > _STALLED * last
+                if stalls == 2:
+                    break
+                growth = min(max(1.15 * math.sqrt(at.gap / wanted), 1.5), 4.0)
+            else:
+                before = last if math.isfinite(last) else bounds(self.compose(half // 2)).gap
+                # With twice the nodes a quarter of the sum's own gap is left.
+                if (before - at.gap) / 3 <= _SUM_SHARE * wanted:
+                    break
+                growth = 2.0
+            last = at.gap
             half = min(_multiple(half * growth), _MOST_NODES)
         return best, found
 
@@ -228,8 +268,8 @@ def _half(tolerance: float) -> int:
 
 
 def _multiple(half: float) -> int:
-    """Return the next multiple of four, as levels need it."""
-    return 4 * math.ceil(half / 4)
+    """Return the next multiple of eight: levels need one of four, and so does half of it."""
+    return 8 * math.ceil(half / 8)
 
 
 class _Placement(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut._base.arrays import Vector
-from taut.accounting._pairs.pair import Atoms, Cells, DerivedPair, Pair, Quadrature
+from taut.accounting._pairs.pair import Atoms, Cells, DerivedPair, Pair, Quadrature, taken_from
 
 __all__ = ["BracketedPair"]
 
@@ -22,41 +22,13 @@ class BracketedPair(DerivedPair):
 
     inside: Pair
     tight = False
-
-    @property
-    def attained(self) -> Pair:
-        """The pair for lower bounds."""
-        return self.inside
-
-    @property
-    def mass_inf(self) -> float:  # type: ignore[override]
-        """Inherited from the base."""
-        return self.base.mass_inf
-
-    @property
-    def mass_minus_inf(self) -> float:  # type: ignore[override]
-        """Inherited from the base."""
-        return self.base.mass_minus_inf
-
-    @property
-    def closed_form(self) -> bool:  # type: ignore[override]
-        """Inherited from the base."""
-        return self.base.closed_form
-
-    @property
-    def profile_error(self) -> float:  # type: ignore[override]
-        """Inherited from the base."""
-        return self.base.profile_error
-
-    @property
-    def loss_error(self) -> float:  # type: ignore[override]
-        """Inherited from the base."""
-        return self.base.loss_error
-
-    @property
-    def max_loss(self) -> float:
-        """Inherited from the base."""
-        return self.base.max_loss
+    attained = taken_from("inside")
+    mass_inf = taken_from("base.mass_inf")
+    mass_minus_inf = taken_from("base.mass_minus_inf")
+    closed_form = taken_from("base.closed_form")
+    profile_error = taken_from("base.profile_error")
+    loss_error = taken_from("base.loss_error")
+    max_loss = taken_from("base.max_loss")
 
     def profile(self, epsilon: Vector) -> Vector:
         """Return that of the base."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut._base.arrays import Vector
-from taut.accounting._pairs.pair import Atoms, Cells, Pair, Quadrature
+from taut.accounting._pairs.pair import Atoms, Cells, Pair, Quadrature, taken_from
 
 __all__ = ["EitherPair"]
 
@@ -29,11 +29,7 @@ class EitherPair(Pair):
     share: float
     inside: Pair
     tight = False
-
-    @property
-    def attained(self) -> Pair:
-        """The pair for lower bounds."""
-        return self.inside
+    attained = taken_from("inside")
 
     @property
     def _parts(self) -> tuple[tuple[Pair, float], tuple[Pair, float]]:

@@ -26,7 +26,7 @@ __all__ = [
 
 # On a panel, at most 2 of loss and 64 radians long, exp(z l) is entire: 128 nodes of Gauss's rule
 # are exact for degree 255, so its series is cut at (32 / 256)^256 or less.
-_PANEL_NODES = 128
+_PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(128)
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,10 @@ class ExponentialPair(Pair):
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return the atoms and Gauss-Legendre nodes on panels of bounded length."""
         panels = max(1, math.ceil(self.reach * max(1.0, frequency / 32)))
-        node, weight = np.polynomial.legendre.leggauss(_PANEL_NODES)
         edges = np.linspace(-self.reach, self.reach, panels + 1)
         half = (edges[1] - edges[0]) / 2
-        losses = ((edges[:-1] + half)[:, None] + half * node).ravel()
-        log_weights = np.tile(np.log(weight * half), panels) + self.log_density + losses / 2
+        losses = ((edges[:-1] + half)[:, None] + half * _PANEL_NODES).ravel()
+        log_weights = np.tile(np.log(_PANEL_WEIGHTS * half), panels) + self.log_density + losses / 2
         ends = self.atoms(0.0)
         with np.errstate(divide="ignore"):
             return Quadrature(

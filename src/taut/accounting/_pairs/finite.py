@@ -14,7 +14,7 @@ from scipy.special import gammaln, ndtri
 
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR, UP
-from taut.accounting._pairs.pair import Atoms, Cells, DerivedPair, Pair, Quadrature
+from taut.accounting._pairs.pair import Atoms, Cells, DerivedPair, Pair, Quadrature, taken_from
 
 __all__ = [
     "DiscreteGaussianPair",
@@ -31,7 +31,7 @@ Complex = NDArray[np.complex128]
 
 _MOST_OUTCOMES = 2_000_000  # of integer noise: 16 megabytes a vector; coarser units need fewer
 _FEW_OUTCOMES = 64  # whose sum at thousands of contour nodes is as quick as a formula
-_PROFILE_ENTRIES = 2**21  # of a table of thresholds and outcomes: 16 megabytes at a time
+_PROFILE_BLOCK = 64  # thresholds that share what lies above all of them
 # Relative, of log1p((p - q) / q) for p >= q / 2: a subtraction, a quotient and a logarithm, each
 # within a unit in the last place, and the logarithm magnifies the error of its argument by no more
 # than 1 / log(2), as log(p / q) does for smaller p.
@@ -88,12 +88,12 @@ class FinitePair(Pair):
         losses, log_masses = self._arrays
         epsilon = np.asarray(epsilon, dtype=float)
         flat, masses = epsilon.ravel(), np.exp(log_masses)
-        parts = np.array_split(flat, 1 + flat.size * losses.size // _PROFILE_ENTRIES)
-        sums = [
-            (masses * np.expm1(np.minimum(e[:, None] - losses, 0.0))).sum(axis=1) for e in parts
-        ]
-        value = self.mass_inf - np.concatenate(sums).reshape(epsilon.shape)
-        with np.errstate(over="ignore"):
+        order = np.argsort(flat, kind="stable")
+        above = np.empty(flat.size)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for block in np.array_split(order, 1 + flat.size // _PROFILE_BLOCK):
+                above[block] = _excess(losses, masses, flat[block])
+            value = self.mass_inf + above.reshape(epsilon.shape)
             bounded: Vector = np.maximum(value, -np.expm1(epsilon))
         return bounded
 
@@ -170,6 +170,25 @@ def sum_of_finite(terms: Sequence[tuple[FinitePair | None, int]]) -> FinitePair 
         any_of([(pair.mass_minus_inf, n) for pair, n in finite]),
         magnitude,
     )
+
+
+def _excess(losses: Vector, masses: Vector, at: Vector) -> Vector:
+    """Return the sum of p (1 - exp(e - loss)) over losses above e, for increasing e in ``at``.
+
+    Beyond the largest threshold t, p (1 - exp(e - loss)) is p (1 - exp(t - loss)), which is common
+    to all, and p exp(t - loss) (1 - exp(e - t)): none is negative, so that no digits cancel.
+    """
+    if at.size == 0:
+        return np.zeros(0)
+    low, top = at[0], at[-1]
+    beyond, between = losses > top, (losses > low) & (losses <= top)
+    rest = top - losses[beyond]
+    below = np.where(at < top, at - top, 0.0)
+    common = float((masses[beyond] * np.expm1(rest)).sum())
+    share = float((masses[beyond] * np.exp(rest)).sum())
+    inside = np.expm1(np.minimum(at[:, None] - losses[between], 0.0))
+    excess: Vector = -(common + share * np.expm1(below) + inside @ masses[between])
+    return excess
 
 
 def any_of(masses: Sequence[tuple[float, int]]) -> float:
@@ -291,21 +310,9 @@ class FailingPair(DerivedPair):
     """With probability ``mass_inf`` the record is betrayed; else the loss is that of ``base``."""
 
     mass_inf: float
-
-    @property
-    def closed_form(self) -> bool:  # type: ignore[override]
-        """Inherited from the base."""
-        return self.base.closed_form
-
-    @property
-    def mass_minus_inf(self) -> float:  # type: ignore[override]
-        """Failure is mirrored: it betrays the record under Q as well."""
-        return self.mass_inf
-
-    @property
-    def max_loss(self) -> float:
-        """Inherited from the base."""
-        return self.base.max_loss
+    mass_minus_inf = taken_from("mass_inf")  # mirrored: failure betrays it under Q as well
+    closed_form = taken_from("base.closed_form")
+    max_loss = taken_from("base.max_loss")
 
     def profile(self, epsilon: Vector) -> Vector:
         """Return the mixture of the base profile and total failure."""

@@ -2,7 +2,7 @@
 
 A pair (P, Q) of output distributions enters the engines only through its privacy loss
 L = log(p/q) under P. This module states what an engine may ask of it; the families that answer
-live in ``_gaussian.py``, ``_exponential.py``, ``_finite.py`` and ``_sampling.py``.
+live in the modules beside this one.
 
 Domination means H_t(M(D) || M(D')) <= H_t(P || Q) for every threshold t >= 0 and all neighbours
 in that direction (Zhu, Dong and Wang 2022, Definition 7); it survives adaptive composition.
@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ __all__ = [
     "cumulant",
     "gauss_rule",
     "renyi_cumulants",
+    "taken_from",
 ]
 
 
@@ -181,21 +183,19 @@ class Pair(ABC):
         return cumulant(rule.losses, rule.log_weights, z)
 
 
+def taken_from(path: str) -> Any:
+    """Return a property of a pair that is read from one of its parts, such as ``base.tight``."""
+    return property(attrgetter(path))
+
+
 @dataclass(frozen=True)
 class DerivedPair(Pair):
     """What becomes of another pair, which is ``base``, and is as tight and continuous as that."""
 
     base: Pair
 
-    @property
-    def continuous(self) -> bool:  # type: ignore[override]
-        """Inherited from the base."""
-        return self.base.continuous
-
-    @property
-    def tight(self) -> bool:  # type: ignore[override]
-        """Inherited from the base."""
-        return self.base.tight
+    continuous = taken_from("base.continuous")
+    tight = taken_from("base.tight")
 
     @property
     def attained(self) -> Pair:

@@ -30,7 +30,10 @@ _NODES = 512
 
 @dataclass(frozen=True)
 class Allocated(Release):
-    """``base`` in one of ``steps`` steps for each record, of which ``taken`` were taken so far."""
+    """``base`` in one of ``steps`` steps for each record, of which ``taken`` were taken so far.
+
+    Each record draws its step uniformly, independently of all others, and the draw stays secret.
+    """
 
     kind = "allocated"
     base: Base
