@@ -32,6 +32,7 @@ from taut.accounting._gaussian_run import GaussianRun, Sampler, samplers_of
 from taut.accounting._loss import (
     PrivacyLoss,
 )
+from taut.accounting._mechanisms.between import between
 from taut.accounting._mechanisms.coordinate_blocks import twice_sampled_blocks
 from taut.accounting._mechanisms.coordinates import coordinatewise, twice_sampled
 from taut.accounting._mechanisms.dp_events import from_dp_event, to_dp_event
@@ -84,6 +85,7 @@ __all__ = [
     "SamplerComparison",
     "additive_noise",
     "approximate",
+    "between",
     "budget_for",
     "calibrate",
     "compare_mixing",

@@ -243,9 +243,9 @@ def _write(release: Release, moved: int, events: Any) -> Any:
         ):
             inner = _write(release.exchange, moved, events)
             return events.PoissonSampledDpEvent(release.rate, inner)
-        case TruncatedPoisson(base=Gaussian() as base, exchange=Gaussian()) if _write(
-            release.base, 1, events
-        ) == _write(release.exchange, 2, events):
+        case TruncatedPoisson(base=Gaussian() as base, exchange=Gaussian(), or_fewer=False) if (
+            _write(release.base, 1, events) == _write(release.exchange, 2, events)
+        ):
             return _event(
                 events,
                 "TruncatedSubsampledGaussianDpEvent",

@@ -50,7 +50,11 @@ class Pure(Release):
 
 @dataclass(frozen=True)
 class Approximate(Release):
-    """Anything that satisfies (epsilon, delta)-DP."""
+    """Anything that satisfies (epsilon, delta)-DP.
+
+    The worst of it betrays the record with probability delta, and answers by randomized response
+    otherwise (Kairouz, Oh and Viswanath 2015).
+    """
 
     kind = "approximate"
     epsilon: NonNegative
@@ -63,7 +67,10 @@ class Approximate(Release):
 
 @dataclass(frozen=True)
 class Finite(Release):
-    """Finitely many outcomes: p without the record, q with it."""
+    """Finitely many outcomes: p without the record, q with it.
+
+    Both list the same outcomes; one that has no mass on one side betrays the record on the other.
+    """
 
     kind = "finite"
     p: tuple[float, ...]

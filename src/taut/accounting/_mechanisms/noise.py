@@ -1,7 +1,7 @@
 """The releases that taut knows by name: what was released, and its dominating pair.
 
 A release is a frozen description that serialises as its parameters; the pair it returns holds
-the mathematics. A new mechanism is one short class here and one factory in ``_bank.py``.
+the mathematics. A new mechanism is one short class here, and one factory that returns its loss.
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Gaussian(Release):
-    """Normal noise of standard deviation sigma on a query of given l2-sensitivity."""
+    """Normal noise of standard deviation sigma on a query of given l2-sensitivity.
+
+    Its pair is two normal distributions whose means differ by sensitivity / sigma, in any
+    dimension: rotations leave the noise as it is.
+    """
 
     kind = "gaussian"
     sigma: Positive
@@ -76,7 +80,10 @@ class Laplace(Release):
 
 @dataclass(frozen=True)
 class DiscreteGaussian(Release):
-    """Integer Gaussian noise on one integer query of integer sensitivity."""
+    """Integer Gaussian noise on one integer query of integer sensitivity.
+
+    The mass of x is proportional to exp(-x^2 / (2 sigma^2)).
+    """
 
     kind = "discrete_gaussian"
     sigma: Positive
@@ -89,7 +96,11 @@ class DiscreteGaussian(Release):
 
 @dataclass(frozen=True)
 class DiscreteLaplace(Release):
-    """Two-sided geometric noise on one integer query of integer sensitivity."""
+    """Two-sided geometric noise on one integer query of integer sensitivity.
+
+    The mass of x is proportional to exp(-|x| / scale), and the loss takes one value for every unit
+    of the sensitivity.
+    """
 
     kind = "discrete_laplace"
     scale: Positive
@@ -102,7 +113,10 @@ class DiscreteLaplace(Release):
 
 @dataclass(frozen=True)
 class Variance(Release):
-    """Centred normal noise whose deviation is sigma_p without the record, sigma_q with it."""
+    """Centred normal noise whose deviation is sigma_p without the record, sigma_q with it.
+
+    The loss is a shifted and scaled chi-square: bounded on one side, unbounded on the other.
+    """
 
     kind = "variance_pair"
     sigma_p: Positive
@@ -152,11 +166,8 @@ def gaussian(
         >>> round(taut.gaussian(sigma=1.0).epsilon(delta=1e-5), 4)
         4.3772
     """
-    sigma, sensitivity = (
-        validate.positive(sigma=sigma),
-        validate.positive(sensitivity=sensitivity),
-    )
-    return PrivacyLoss([(Gaussian(sigma, sensitivity), 1)], adjacency)
+    noise, length = validate.positive(sigma=sigma), validate.positive(sensitivity=sensitivity)
+    return PrivacyLoss([(Gaussian(noise, length), 1)], adjacency)
 
 
 def laplace(
@@ -177,11 +188,8 @@ def laplace(
         >>> taut.laplace(scale=2.0).epsilon(delta=0)
         0.5
     """
-    scale, sensitivity = (
-        validate.positive(scale=scale),
-        validate.positive(sensitivity=sensitivity),
-    )
-    return PrivacyLoss([(Laplace(scale, sensitivity), 1)], adjacency)
+    noise, length = validate.positive(scale=scale), validate.positive(sensitivity=sensitivity)
+    return PrivacyLoss([(Laplace(noise, length), 1)], adjacency)
 
 
 def discrete_gaussian(
@@ -192,11 +200,11 @@ def discrete_gaussian(
     **Guarantee**: exact for a single coordinate. No dominating pair is known in several
     dimensions: account each coordinate as a release of its own.
     """
-    sigma = validate.positive(sigma=sigma)
-    return PrivacyLoss(
-        [(DiscreteGaussian(sigma, validate.positive_integer(sensitivity=sensitivity)), 1)],
-        adjacency,
+    noise, units = (
+        validate.positive(sigma=sigma),
+        validate.positive_integer(sensitivity=sensitivity),
     )
+    return PrivacyLoss([(DiscreteGaussian(noise, units), 1)], adjacency)
 
 
 def discrete_laplace(
@@ -206,10 +214,11 @@ def discrete_laplace(
 
     The mass of x is proportional to exp(-|x| / scale).
     """
-    scale = validate.positive(scale=scale)
-    return PrivacyLoss(
-        [(DiscreteLaplace(scale, validate.positive_integer(sensitivity=sensitivity)), 1)], adjacency
+    noise, units = (
+        validate.positive(scale=scale),
+        validate.positive_integer(sensitivity=sensitivity),
     )
+    return PrivacyLoss([(DiscreteLaplace(noise, units), 1)], adjacency)
 
 
 def variance_pair(

@@ -49,7 +49,11 @@ class RandomizedResponse(Release):
 
 @dataclass(frozen=True)
 class Exponential(Release):
-    """A mechanism whose log-likelihood ratios span at most epsilon, such as private selection."""
+    """A mechanism whose log-likelihood ratios span at most epsilon, such as private selection.
+
+    It need not be near zero: only the width of the range is bounded, by half of what an arbitrary
+    epsilon-DP release may have.
+    """
 
     kind = "exponential"
     epsilon: Positive
@@ -61,7 +65,10 @@ class Exponential(Release):
 
 @dataclass(frozen=True)
 class PermuteAndFlip(Release):
-    """Permute-and-flip: the largest of utilities with exponential noise."""
+    """Permute-and-flip: the largest of utilities with exponential noise.
+
+    Its log-likelihood ratios span up to twice epsilon, like those of any epsilon-DP release.
+    """
 
     kind = "permute_and_flip"
     epsilon: Positive

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -185,7 +185,31 @@ class _Ball(SensitivitySet):
         return replace(self, radius=2 * self.radius)
 
 
-class L1Ball(_Ball):
+class _Round(_Ball):
+    """A ball of which no vector is longer in l2 than one with a single entry."""
+
+    _p: ClassVar[float]
+    """The exponent of the norm that the radius bounds."""
+
+    @property
+    def max_l2(self) -> float:
+        """The radius: a vector with one entry has the same length in every norm."""
+        return self.radius
+
+    def gauges(self, rows: Matrix) -> Vector:
+        """Return the norm over the radius."""
+        return row_norms(rows, self._p) / self.radius
+
+    def outline(self, *, by_axis: bool = False) -> Outline:
+        """Return the l2 ball of the same radius, exact for both.
+
+        Every corner of the l1 ball has its length, so that no noise is wasted. In the l2 ball
+        weights cannot buy anything, as the least noisy direction decides.
+        """
+        return replace(super().outline(by_axis=by_axis), exact=True)
+
+
+class L1Ball(_Round):
     """All vectors with ||s||_1 <= radius. `clip` is the Euclidean projection.
 
     Example:
@@ -194,18 +218,7 @@ class L1Ball(_Ball):
         array([0.75, 0.25])
     """
 
-    @property
-    def max_l2(self) -> float:
-        """The radius: a vector with one entry is as long in l2 as in l1."""
-        return self.radius
-
-    def gauges(self, rows: Matrix) -> Vector:
-        """Return the l1 norm over the radius."""
-        return row_norms(rows, 1.0) / self.radius
-
-    def outline(self, *, by_axis: bool = False) -> Outline:
-        """Return the ball around: every corner has its length, so that no noise is wasted."""
-        return replace(super().outline(by_axis=by_axis), exact=True)
+    _p = 1.0
 
     def l1_outline(self, *, by_axis: bool = False) -> Outline:
         """Return the ball: one coordinate can have the whole length."""
@@ -215,7 +228,7 @@ class L1Ball(_Ball):
         return project_l1(rows, self.radius)
 
 
-class L2Ball(_Ball):
+class L2Ball(_Round):
     """All vectors with ||s||_2 <= radius. `clip` scales longer rows down.
 
     Example:
@@ -225,18 +238,7 @@ class L2Ball(_Ball):
                [0. , 0. ]])
     """
 
-    @property
-    def max_l2(self) -> float:
-        """The radius."""
-        return self.radius
-
-    def gauges(self, rows: Matrix) -> Vector:
-        """Return the l2 norm over the radius."""
-        return row_norms(rows, 2.0) / self.radius
-
-    def outline(self, *, by_axis: bool = False) -> Outline:
-        """Return the ball; weights cannot buy anything, as the least noisy direction decides."""
-        return replace(super().outline(by_axis=by_axis), exact=True)
+    _p = 2.0
 
     def l1_outline(self, *, by_axis: bool = False) -> Outline:
         """Return the ball around, which touches where all entries are equal."""

@@ -80,7 +80,10 @@ class GeometryReport:
 
     @property
     def spectrum(self) -> Vector:
-        """The singular values of the vectors that the directions were found from."""
+        """The singular values of the vectors that the directions were found from.
+
+        One for every direction that was found, the largest first.
+        """
         return self.subspaces.singular_values
 
     def suggest(
