@@ -172,3 +172,56 @@ class TestRefusals:
         }
         with pytest.raises(ValueError, match="base must be a release"):
             PrivacyLoss.from_dict(broken)
+
+
+class TestAllSizesUpToOne:
+    """The bound for datasets of at most so many records, and one that is added."""
+
+    @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+    @pytest.mark.parametrize("cap", [1, 2, 3])
+    @pytest.mark.parametrize("other", [-1.0, 0.0, 1.0])
+    def test_all_samples_of_smaller_datasets_stay_below(self, rate, cap, other):
+        wide = taut.gaussian(SIGMA, 2.0, adjacency="replace")
+        losses = {
+            half: taut.gaussian(SIGMA, adjacency=half).truncated_poisson(
+                rate, cap, 4, exchange=wide, or_fewer=True
+            )
+            for half in ("remove", "add")
+        }
+        for size in range(5):
+            without = output((other,) * size, rate, cap)
+            with_it = output((*(other,) * size, 1.0), rate, cap)
+            for half, (p, q) in {"remove": (with_it, without), "add": (without, with_it)}.items():
+                for epsilon in (-1.0, 0.0, 0.1, 0.5, 2.0):
+                    exact = np.maximum(p - math.exp(epsilon) * q, 0).sum()
+                    bound = losses[half].profile(math.exp(epsilon))
+                    assert exact <= bound * (1 + 1e-6) + 1e-9
+
+    def test_covers_every_smaller_size(self):
+        wide = taut.gaussian(0.3, 2.0, adjacency="replace")
+        step = taut.gaussian(0.3)
+        most = step.truncated_poisson(0.1, 12, 100, wide, or_fewer=True).delta(1.0)
+        for population in (20, 80, 100, 101):
+            assert step.truncated_poisson(0.1, 12, population, wide).delta(1.0) <= most
+        plain = step.poisson(0.1)
+        lower = step.truncated_poisson(0.1, 12, 100, wide, or_fewer=True).delta_bounds(1.0).lower
+        assert lower == pytest.approx(plain.delta(1.0), rel=1e-3)
+
+    def test_survives_json(self):
+        wide = taut.gaussian(1.0, 2.0, adjacency="replace")
+        loss = taut.gaussian(1.0).truncated_poisson(0.1, 12, 100, wide, or_fewer=True)
+        assert PrivacyLoss.from_json(loss.to_json()) == loss
+        assert "or_fewer=True" in str(loss)
+
+    def test_noise_without_an_order_is_refused(self):
+        wide = taut.laplace(1.0, 2.0, adjacency="replace")
+        with pytest.raises(UnsoundConfiguration, match="or_fewer"):
+            taut.laplace(1.0).truncated_poisson(0.1, 12, 100, wide, or_fewer=True)
+        narrow = taut.gaussian(1.0, 0.5, adjacency="replace")
+        with pytest.raises(UnsoundConfiguration, match="no less than a removal"):
+            taut.gaussian(1.0).truncated_poisson(0.1, 12, 100, narrow, or_fewer=True)
+
+    def test_a_flag_of_another_type_is_refused(self):
+        wide = taut.gaussian(1.0, 2.0, adjacency="replace")
+        with pytest.raises(ValueError, match="or_fewer"):
+            taut.gaussian(1.0).truncated_poisson(0.1, 12, 100, wide, or_fewer="yes")

@@ -1,9 +1,8 @@
 """A run of noisy sums, as people describe it: one vocabulary, and one loss, for every room.
 
 A sampler is described here and nowhere else: its name, how its batches may be given, the relations
-that it has a theorem for, and the loss of a run. To add one, such as batches with a cap, add a
-member to `Sampler` and a rule to `_RULES`; the commands, comparisons, reports, statements and plans
-follow.
+that it has a theorem for, and the loss of a run. To add one, add a member to `Sampler` and a rule
+to `_RULES`; the commands, comparisons, reports, statements and plans follow.
 """
 
 from __future__ import annotations
@@ -19,12 +18,14 @@ from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.noise import gaussian
 from taut.accounting._releases.allocated import Allocated
 from taut.accounting._releases.release import Release
+from taut.accounting._releases.truncated import TruncatedPoisson, truncation_probability
 
 __all__ = ["GaussianRun", "Sampler", "samplers_of"]
 
 _LEAST_RATE = 1e-18  # an epoch then has as many steps as 64 bits count
 _WHOLE = 1e-12  # relative: what division adds to a whole number of steps must not cost one more
 _WHOLE_EPOCH = 1e-9  # relative: a rate that was printed or divided still means a whole epoch
+_SELDOM = 1e-6  # of batches: what a cap costs then is mostly beyond the printed digits
 _EXCHANGE = 2.0  # in clipping norms: an exchanged record takes one away and adds another
 
 
@@ -46,6 +47,8 @@ class Sampler(StrEnum):
 
     POISSON = "poisson"
     """Every record joins a step independently, with one probability."""
+    TRUNCATED_POISSON = "truncated_poisson"
+    """As Poisson, but of more records than a cap a uniform subset of that size is kept."""
     ALLOCATION = "allocation"
     """Every record draws one step of every epoch, uniformly, and joins that step alone."""
     FIXED_SIZE = "fixed_size"
@@ -90,6 +93,7 @@ class GaussianRun:
         steps: the number of steps.
         epochs: the number of passes over the data that the steps are, rounded up.
         sizes: the batch size and the number of records, where they are known.
+        cap: the most records of a batch, and of a dataset, for the sampler truncated_poisson.
 
     **Guarantee**: `loss` bounds what all steps together reveal, under the relation that is asked
     for, if batches are drawn as the sampler says and stay secret.
@@ -109,6 +113,7 @@ class GaussianRun:
     steps: int
     epochs: int
     sizes: tuple[int, int] | None = None
+    cap: tuple[int, int] | None = None
 
     @classmethod
     def of(
@@ -120,6 +125,7 @@ class GaussianRun:
         rate: float | None = None,
         batch_size: int | None = None,
         examples: int | None = None,
+        cap: int | None = None,
         named: Callable[[str], str] = repr,
     ) -> GaussianRun:
         """Return the run that people describe so.
@@ -131,6 +137,7 @@ class GaussianRun:
             rate: the share of all records that a step looks at; or
             batch_size: the (expected) number of records in a batch, together with
             examples: the number of records that batches are drawn from.
+            cap: the most records of a batch, for the sampler truncated_poisson alone.
             named: how messages spell the name of an argument.
 
         Raises:
@@ -139,6 +146,7 @@ class GaussianRun:
         kind = Sampler(sampler)
         given = {"rate": rate, "batch_size": batch_size, "examples": examples}
         share, sizes = _batches(kind, {k: v for k, v in given.items() if v is not None}, named)
+        most = _capped(kind, cap, share, examples, named)
         if steps is not None and epochs is not None:
             raise ValueError(f"give either {named('steps')} or {named('epochs')}, not both")
         if epochs is not None:
@@ -146,11 +154,11 @@ class GaussianRun:
             if not share > 0:
                 raise ValueError(f"{named('rate')} must be greater than 0 for epochs, got rate=0")
             count = max(math.ceil(passes / share * (1 - _WHOLE)), 1)
-            return cls(kind, share, count, math.ceil(passes), sizes)
+            return cls(kind, share, count, math.ceil(passes), sizes, most)
         if steps is None:
             raise ValueError(f"give either {named('steps')} or {named('epochs')}")
         run = cls(kind, share, validate.integer(steps=steps), 0, sizes)
-        return cls(kind, share, run.steps, -(-run.steps // run.epoch_steps), sizes)
+        return cls(kind, share, run.steps, -(-run.steps // run.epoch_steps), sizes, most)
 
     @property
     def epoch_steps(self) -> int:
@@ -185,7 +193,9 @@ class GaussianRun:
         relation = self.sampler.usual_adjacency if adjacency is None else adjacency
         public = "; size public" if relation is Adjacency.REPLACE else ""
         rule = _RULES[self.sampler]
-        return rule.assumes.format(epoch_steps=self.epoch_steps) + (public if rule.draws else "")
+        cap, records = self.cap or (0, 0)
+        words = rule.assumes.format(epoch_steps=self.epoch_steps, cap=cap, records=records)
+        return words + (public if rule.draws else "")
 
 
 # --- what each sampler is worth ------------------------------------------------------------------
@@ -208,6 +218,17 @@ def _poisson(run: GaussianRun, step: _NoisySum, relation: Adjacency) -> PrivacyL
     # A sample may hold the old record, the new one or none: the last takes a loss of its own.
     removal = step.under(Adjacency.ADD_REMOVE) if relation is Adjacency.REPLACE else None
     return run.steps * step.under(relation).poisson(run.rate, removal=removal)
+
+
+def _truncated_poisson(run: GaussianRun, step: _NoisySum, relation: Adjacency) -> PrivacyLoss:
+    # A full batch exchanges a record, and how full batches are must not depend on a secret size.
+    if run.cap is None:
+        raise ValueError("the sampler truncated_poisson needs a cap and a number of records")
+    cap, records = run.cap
+    exchange = step.under(Adjacency.REPLACE)
+    return run.steps * step.under(relation).truncated_poisson(
+        run.rate, cap, records, exchange, or_fewer=True
+    )
 
 
 def _allocation(run: GaussianRun, step: _NoisySum, relation: Adjacency) -> PrivacyLoss:
@@ -244,6 +265,8 @@ class _Rule:
     draws: bool = False
     """Whether batches are random and secret, and their size matters under replace-one."""
     needs_sizes: bool = False
+    needs_cap: bool = False
+    """Whether batches have a cap; how often it cuts them depends on the number of records."""
 
 
 _RULES = {
@@ -253,6 +276,15 @@ _RULES = {
         "each record joins independently; sample and its size stay secret",
         compared=(Adjacency.ADD_REMOVE, Adjacency.REPLACE),
         draws=True,
+    ),
+    Sampler.TRUNCATED_POISSON: _Rule(
+        Adjacency.ADD_REMOVE,
+        _truncated_poisson,
+        "as poisson, of more than {cap} records a uniform subset is kept; sizes stay secret, at "
+        "most {records} records",
+        compared=(Adjacency.ADD_REMOVE,),
+        draws=True,
+        needs_cap=True,
     ),
     Sampler.ALLOCATION: _Rule(
         Adjacency.ADD_REMOVE,
@@ -309,9 +341,55 @@ def _batches(
         return size / examples, (size, examples)
     if _RULES[sampler].needs_sizes:
         raise ValueError(f"the sampler {sampler} needs {both}, not a rate")
+    if _RULES[sampler].needs_cap and "examples" not in given:
+        raise ValueError(f"the sampler {sampler} needs {named('examples')}: how often batches fill")
     if "rate" not in given or "batch_size" in given:
         raise ValueError(f"the sampler {sampler} needs either {named('rate')}, or {both}")
     return _rate(given["rate"], sampler), None
+
+
+def _capped(
+    sampler: Sampler,
+    cap: object,
+    rate: float,
+    examples: object,
+    named: Callable[[str], str],
+) -> tuple[int, int] | None:
+    """Return the most records of a batch, and of a dataset, for a sampler with a cap."""
+    if not _RULES[sampler].needs_cap:
+        if cap is not None:
+            raise ValueError(
+                f"{named('cap')} is for the sampler {Sampler.TRUNCATED_POISSON}, not for "
+                f"{sampler}; leave it out, or choose that sampler"
+            )
+        return None
+    records = validate.positive_integer(examples=examples)
+    if cap is None:
+        raise ValueError(
+            f"the sampler {sampler} needs {named('cap')}, the most records of a batch; "
+            f"{_usual_cap(rate, records)} cuts one batch in a million"
+        )
+    most = validate.positive_integer(cap=cap)
+    if most < rate * records * (1 - _WHOLE):
+        raise ValueError(
+            f"{named('cap')} must be at least the expected batch, {rate * records:g} records, got "
+            f"cap={most}: nearly every batch would be cut and cost an exchange. Use "
+            f"{_usual_cap(rate, records)}, which cuts one batch in a million, smaller batches, or "
+            "the sampler fixed_size"
+        )
+    return most, records
+
+
+def _usual_cap(rate: float, examples: int) -> int:
+    """Return the least cap that all but one batch in a million stay below."""
+    low, high = 1, examples
+    while low < high:
+        middle = (low + high) // 2
+        if truncation_probability(rate, middle + 1, examples + 1) <= _SELDOM:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def _rate(value: object, sampler: Sampler) -> float:
@@ -356,7 +434,9 @@ def samplers_of(loss: PrivacyLoss) -> tuple[Sampler, ...]:
 
 def _drawn(release: Release) -> Iterator[Sampler]:
     """Yield the samplers of a release and of those inside of it."""
-    if release.draws_batches:
+    if release.kind == TruncatedPoisson.kind:
+        yield Sampler.TRUNCATED_POISSON
+    elif release.draws_batches:
         yield Sampler.FIXED_SIZE
     if release.kind in _POISSON:
         yield Sampler.POISSON

@@ -150,6 +150,7 @@ def compare_samplers(
     examples: int,
     steps: int,
     delta: float,
+    cap: int | None = None,
     mask: Mask | None = None,
 ) -> SamplerComparison:
     """Return the epsilon of one DP-SGD run for every way of drawing its batches.
@@ -160,6 +161,7 @@ def compare_samplers(
         examples: number of records.
         steps: number of steps.
         delta: probability delta of the guarantee, in (0, 1).
+        cap: most records of a batch, for Poisson batches that are cut; None leaves them out.
         mask: how twice sampling masks coordinates; None leaves it out. Its record rate is such
             that as many coordinates are used as by the other samplers: another run, with larger
             batches, and so among `others`.
@@ -167,6 +169,7 @@ def compare_samplers(
     Samplers and relations of the run:
 
     * Poisson batches, under add/remove and under replace-one;
+    * with a cap, Poisson batches of which at most so many records are kept, under add/remove;
     * random allocation, under add/remove: every record is in one batch of every epoch, drawn at
       random; an epoch has as many whole steps as batches of this size fill;
     * batches of fixed size, under add/remove and under replace-one;
@@ -200,7 +203,7 @@ def compare_samplers(
         raise ValueError(
             f"batch_size must be smaller than examples, got batch_size={batch}, examples={people}"
         )
-    runs = _runs(noise, batch, people, count)
+    runs = _runs(noise, batch, people, count, cap)
     others = [] if mask is None else _masked_runs(noise, batch / people, mask)
     return SamplerComparison(_answered(runs, count, level), _answered(others, count, level))
 
@@ -214,19 +217,28 @@ def _answered(samplers: list[_Sampled], steps: int, delta: float) -> tuple[Sampl
     return tuple(sorted(runs, key=lambda run: run.epsilon.upper))
 
 
-def _runs(sigma: float, batch: int, examples: int, steps: int) -> list[_Sampled]:
+def _runs(sigma: float, batch: int, examples: int, steps: int, cap: int | None) -> list[_Sampled]:
     found: list[_Sampled] = []
     for sampler in Sampler:
+        is_capped = sampler is Sampler.TRUNCATED_POISSON
+        if is_capped and cap is None:
+            continue
+
+        def run_of(
+            count: int, of: Sampler = sampler, most: int | None = cap if is_capped else None
+        ) -> GaussianRun:
+            return GaussianRun.of(of, steps=count, batch_size=batch, examples=examples, cap=most)
+
         for relation in sampler.compared_adjacencies:
 
             def loss_of(
-                count: int, of: Sampler = sampler, under: Adjacency = relation
+                count: int,
+                of: Callable[[int], GaussianRun] = run_of,
+                under: Adjacency = relation,
             ) -> PrivacyLoss:
-                run = GaussianRun.of(of, steps=count, batch_size=batch, examples=examples)
-                return run.loss(sigma, under)
+                return of(count).loss(sigma, under)
 
-            run = GaussianRun.of(sampler, steps=steps, batch_size=batch, examples=examples)
-            found.append((sampler.value, loss_of, run.assumes(relation)))
+            found.append((sampler.value, loss_of, run_of(steps).assumes(relation)))
     return found
 
 

@@ -30,7 +30,8 @@ class TruncatedPoisson(Release):
 
     ``base`` is the loss of adding or removing a record of the sample, ``exchange`` that of
     exchanging one: where the sample of the others fills the batch, a record takes the place of
-    another (docs/theory/sampling.md).
+    another (docs/theory/sampling.md). ``population`` is the larger one of two neighbours, or, with
+    ``or_fewer``, the most records of a dataset to which one may still be added.
     """
 
     kind = "truncated_poisson"
@@ -40,6 +41,7 @@ class TruncatedPoisson(Release):
     rate: Probability
     cap: PositiveInteger
     population: PositiveInteger
+    or_fewer: bool = False
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -52,6 +54,20 @@ class TruncatedPoisson(Release):
                     "use poisson(rate) without a cap"
                 )
             refuse_batches(release)
+        if not isinstance(self.or_fewer, bool):
+            raise ValueError(f"or_fewer must be True or False, got or_fewer={self.or_fewer!r}")
+        if self.or_fewer:
+            self._check_order()
+
+    def _check_order(self) -> None:
+        """Refuse what smaller datasets are not covered for: the bound must grow with the size."""
+        base, exchange = self.base.pair(Half.REMOVE), self.exchange.pair(Half.REPLACE)
+        if not base.gaussian_mu or not exchange.gaussian_mu >= base.gaussian_mu:
+            raise UnsoundConfiguration(
+                "or_fewer is proven for Gaussian noise whose exchange costs no less than a "
+                f"removal, got base={self.base} and exchange={self.exchange}; leave or_fewer out, "
+                "for one size of dataset"
+            )
 
     def pair(self, half: Half) -> Pair:
         """Return the mixture of both cases, the fullness of the batch being seen."""
@@ -59,6 +75,8 @@ class TruncatedPoisson(Release):
             return binary_pair(0.0)
         base = self.base.pair(half)
         plain = base if self.rate == 1 else SampledPair(base, self.rate, half)
+        if self.or_fewer:
+            return self._at_most_so_many(plain, half)
         full = truncation_probability(self.rate, self.cap, self.population)
         if full == 0:
             return plain
@@ -79,6 +97,22 @@ class TruncatedPoisson(Release):
             inside,
         )
 
+    def _at_most_so_many(self, plain: Pair, half: Half) -> Pair:
+        """Return a pair for all datasets up to a size: the record is kept, however full it is.
+
+        A dataset of few records, whose batches are never full, reaches the Poisson sample.
+        """
+        size = self.population + 1
+        full = truncation_probability(self.rate, self.cap, size) * (1 + _BINOMIAL_ERROR)
+        if full == 0:
+            return plain
+        exchanged = self.exchange.pair(Half.REPLACE)
+        other = exchanged if self.rate == 1 else SampledPair(exchanged, self.rate, half)
+        stay = _at_most(self.cap - 1, size - 1, self.rate) * (1 + _BINOMIAL_ERROR)
+        if stay <= _BINOMIAL_ERROR:
+            return EitherPair(plain, other, _BINOMIAL_ERROR, 1.0, plain)
+        return EitherPair(plain, other, min(stay, 1.0), min(full, 1.0), plain)
+
     def check(self, adjacency: Adjacency) -> None:
         """Add/remove and its halves; null records would take places in a full batch."""
         self.exchange.check(Adjacency.REPLACE)
@@ -94,7 +128,7 @@ class TruncatedPoisson(Release):
         """Return the call chain."""
         return (
             f"{self.base}.truncated_poisson(rate={self.rate:g}, cap={self.cap}, "
-            f"population={self.population})"
+            f"population={self.population}{', or_fewer=True' if self.or_fewer else ''})"
         )
 
 

@@ -109,18 +109,6 @@ class RandomAllocation(Sampling):
             for place in range(self.epoch_steps):
                 yield order[ends[place] : ends[place + 1]].astype(np.int64)
 
-    def shares(
-        self, examples: int, rank: int, world_size: int, generator: RandomSource | None = None
-    ) -> Iterator[Indices]:
-        """Yield what process `rank` of `world_size` looks at of every batch, without end.
-
-        Every process allocates its own examples, `rank` and every `world_size`-th after it, with a
-        generator of its own: independent for every example, as if one process had drawn for all.
-        """
-        own = len(range(rank, checked_examples(examples), world_size))
-        for batch in self.batches(own, generator):
-            yield rank + world_size * batch
-
 
 def _epoch(
     examples: int, steps: int, source: RandomSource

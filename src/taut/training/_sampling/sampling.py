@@ -15,6 +15,7 @@ from taut._base import validate
 from taut._base.registry import Strategy
 from taut.accounting import Adjacency, GaussianRun, PrivacyLoss, Sampler
 from taut.errors import UnsoundConfiguration
+from taut.matrix import Encoder
 from taut.noise import RandomSource, default_generator
 from taut.training._sampling.poisson_gaps import geometric_gaps
 
@@ -73,6 +74,10 @@ class Sampling(Strategy):
     def expected_batch_size(self, examples: int) -> float:
         """Return the mean number of examples in a batch."""
 
+    def participation(self, examples: int) -> float:
+        """Return the probability that an example is in a batch."""
+        return self.expected_batch_size(examples) / examples
+
     @abstractmethod
     def check_examples(self, planned: int, examples: int) -> None:
         """Refuse a dataset of `examples` examples where the loss was computed for `planned`."""
@@ -87,6 +92,8 @@ class Sampling(Strategy):
 
     samples_apart: ClassVar[bool] = False
     """Whether parts of a dataset are sampled independently of each other."""
+    may_change: ClassVar[bool] = False
+    """Whether noise and batch size may change from step to step: losses of steps then add."""
 
     @abstractmethod
     def draw(self, examples: int, generator: RandomSource | None = None) -> Indices:
@@ -95,6 +102,17 @@ class Sampling(Strategy):
     def loss(self, noise_multiplier: float, examples: int, steps: int) -> PrivacyLoss:
         """Return the loss of `steps` steps; here every step draws afresh, so losses add."""
         return steps * self.step_loss(noise_multiplier, examples)
+
+    def correlated_loss(self, encoder: Encoder, sigma: float) -> PrivacyLoss:
+        """Return the loss of a whole run whose noise an encoder correlates.
+
+        Raises:
+            UnsoundConfiguration: if there is no theorem for such batches.
+        """
+        raise UnsoundConfiguration(
+            f"noise that is correlated over steps is accounted for a fixed order, not for "
+            f"sampling={self!r}; use sampling='fixed_order', or independent noise"
+        )
 
     # --- with a clipping; most samplings take any ----------------------------------------------
 
@@ -133,11 +151,30 @@ class Sampling(Strategy):
     ) -> Iterator[Indices]:
         """Yield what process `rank` of `world_size` looks at of every batch, without end.
 
-        Shares of one batch are disjoint and together the batch. Here all processes draw the same
-        batches, from generators that give all of them the same bits, and deal them out.
+        Shares of one batch are disjoint and together the batch. Where `samples_apart`, every
+        process draws for its own examples, `rank` and every `world_size`-th after it, with a
+        generator of its own: independent for every example, as if one process had drawn for all.
+        Otherwise all processes draw the same batches, from generators that give all of them the
+        same bits, and deal them out.
         """
-        for batch in self.batches(examples, generator):
-            yield batch[rank::world_size]
+        if not self.samples_apart:
+            for batch in self.batches(examples, generator):
+                yield batch[rank::world_size]
+            return
+        own = len(range(rank, checked_examples(examples), world_size))
+        for batch in self.batches(own, generator):
+            yield rank + world_size * batch
+
+    def shares_from(
+        self,
+        step: int,
+        examples: int,
+        rank: int,
+        world_size: int,
+        generator: RandomSource | None = None,
+    ) -> Iterator[Indices]:
+        """Yield `shares` from a step on; where steps are drawn, one is like the other."""
+        return self.shares(examples, rank, world_size, generator)
 
 
 @dataclass(frozen=True)
@@ -164,6 +201,7 @@ class PoissonSampling(Sampling):
     name = Sampler.POISSON.value
     adjacency = Sampler.POISSON.usual_adjacency
     samples_apart = True
+    may_change = True
 
     rate: float | None = None
 
@@ -195,18 +233,6 @@ class PoissonSampling(Sampling):
         draw = _thresholded if self._rate > _DENSE else _spaced
         return draw(n, self._rate, source)
 
-    def shares(
-        self, examples: int, rank: int, world_size: int, generator: RandomSource | None = None
-    ) -> Iterator[Indices]:
-        """Yield what process `rank` of `world_size` looks at of every batch, without end.
-
-        Every process samples its own examples, `rank` and every `world_size`-th after it, with a
-        generator of its own: independent for every example, as if one process had drawn for all.
-        """
-        own = len(range(rank, checked_examples(examples), world_size))
-        for batch in self.batches(own, generator):
-            yield rank + world_size * batch
-
     @property
     def _rate(self) -> float:
         if self.rate is None:
@@ -234,6 +260,7 @@ class FixedSizeSampling(Sampling):
 
     name = Sampler.FIXED_SIZE.value
     adjacency = Sampler.FIXED_SIZE.usual_adjacency
+    may_change = True
 
     batch_size: int | None = None
 

@@ -69,6 +69,7 @@ class TwiceSampling(PoissonSampling):
     """
 
     name = "twice"
+    may_change = False
 
     coordinate_rate: float = 0.5
     spread: float = 100.0
