@@ -13,6 +13,7 @@ Here are the names that most programs need, from `taut.accounting`; the rooms ho
 
 - `taut.accounting`: privacy losses, mechanisms, calibration and budgets;
 - `taut.noise`: sensitivity sets, the least noise for them, and secure samplers;
+- `taut.matrix`: correlated noise: encoders, their errors, and what they cost;
 - `taut.training`: private training with PyTorch;
 - `taut.comparison`: ways to train, side by side at equal privacy;
 - `taut.audit`: attacks on claims, and published statements recomputed;
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from taut import audit as audit
     from taut import cli as cli
     from taut import comparison as comparison
+    from taut import matrix as matrix
     from taut import noise as noise
     from taut import report as report
     from taut import runs as runs
@@ -91,7 +93,17 @@ __all__ = [
     "zero",
 ]
 
-_ROOMS = ("accounting", "audit", "cli", "comparison", "noise", "report", "runs", "training")
+_ROOMS = (
+    "accounting",
+    "audit",
+    "cli",
+    "comparison",
+    "matrix",
+    "noise",
+    "report",
+    "runs",
+    "training",
+)
 
 if not TYPE_CHECKING:  # a type checker must still refuse names that do not exist
 

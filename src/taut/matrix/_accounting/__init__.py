@@ -1,0 +1,1 @@
+"""Privacy losses of encoded inputs, with and without a sampler."""

@@ -1,0 +1,1 @@
+"""Encoders: the matrices that correlate noise, by their structure."""
