@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from torch.utils import _pytree as pytree
 
 from taut.errors import UnsoundConfiguration
 from taut.training._gradients.isolation.draws import Draws
+from taut.training._gradients.isolation.sketch import Sketch
+from taut.training._gradients.layers.records import Record
 from taut.training._gradients.layers.rewrites import rewritten
 from taut.training._gradients.tape import Tape
 from taut.training._tensors.examples import LossFunction, apply, batch_size, examples_of
@@ -21,6 +24,8 @@ __all__ = ["check_examples", "check_losses", "sum_of_squares"]
 
 _SEED = 20_260_101  # any: forward passes that are compared must drop the same values
 _MOST_EXAMPLES = 3
+_FEWEST_EXAMPLES = 2  # of a large model: one of them has company already
+_LARGE = 2**24  # parameters: from here on every further example takes a noticeable time
 _TOLERANCE = 1e-3  # relative to the whole gradient; mistakes of this kind are of its own size
 _LEAK = 1e-12  # of a squared norm: what does not depend on an example has a gradient of zero there
 _COARSE_TOLERANCE = 0.1  # of half precision
@@ -60,40 +65,51 @@ def check_examples(
     loss_fn: LossFunction | None = None,
     *,
     forward: Callable[..., Any] | None = None,
-) -> None:
+) -> Sketch:
     """Compare the gradients of a few examples with those of autograd.
 
     Args:
         model: what is trained.
         tape: tape of the model.
         names: names of the trainable parameters.
-        inputs: inputs of a batch, of which the first examples are used.
+        inputs: inputs of a batch, of which the last examples are used.
         targets: targets for the loss function.
         loss_fn: loss function; by default the sum of squares of all outputs.
         forward: calls the model with the inputs, by default the model itself.
 
+    Every pass over a large model counts: that of the tape serves both comparisons, and whether the
+    model is stochastic is asked only if it drew something.
+
+    Returns:
+        a sketch of the gradients of these examples, which had no other company and another place.
+
     Raises:
         UnsoundConfiguration: naming the parameter at which gradients differ.
     """
-    few = min(batch_size(inputs), _MOST_EXAMPLES)
+    is_large = sum(p.numel() for p in names) > _LARGE
+    batch = batch_size(inputs)
+    few = min(batch, _FEWEST_EXAMPLES if is_large else _MOST_EXAMPLES)
     loss = sum_of_squares if loss_fn is None else loss_fn
     losses = _losses(model if forward is None else forward, loss, inputs, targets)
-    together = slice(0, few)
+    together = slice(batch - few, batch)
     draws = Draws(model)
     with draws.again():
         if few > 1 and tape.has_unknown_layers:
             with tape.recording():  # a batch of another size shows what they take
-                losses(slice(0, 1))
-        with tape.recording():
-            values = losses(together)
+                losses(slice(batch - 1, batch))
+        with draws.again():
+            with tape.recording():
+                values = losses(together)
+            # What a rewritten layer draws may be the same in another order.
+            is_stochastic = draws.were_used and _is_stochastic(losses, together)
         check_losses(tape, names, values)
-        # What a rewritten layer draws may be the same in another order.
-        is_stochastic = _is_stochastic(losses, together)
+        found = _by_tape(tape, values)
+        del values  # and with them the graph
+        sketch = Sketch.of(found, list(names))
         with rewritten(model, (nn.Module,)) if is_stochastic else nullcontext(), draws.again():
             expected = _by_autograd(names, lambda: losses(together))
-        with draws.again():
-            summed = _by_tape(tape, lambda: losses(together))
-        _compare(names, summed, expected)
+        _compare(names, partial(_summed, found, few), expected)
+    return sketch
 
 
 def _losses(
@@ -115,22 +131,19 @@ def _by_autograd(names: Mapping[Tensor, str], losses: Callable[[], Tensor]) -> d
     return {p: torch.zeros_like(p) if grad is None else grad for p, grad in pairs}
 
 
-def _by_tape(tape: Tape, losses: Callable[[], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return the sum of examples' gradients at a parameter, one parameter after the other."""
-    with tape.recording():
-        values = losses()
+def _by_tape(tape: Tape, values: Tensor) -> dict[Tensor, Record]:
+    """Return the records of a pass whose losses are given."""
     torch.autograd.backward(values.sum())
-    found = tape.records(len(values))
+    return tape.records(len(values))
 
-    def summed(parameter: Tensor) -> Tensor:
-        record = found.pop(parameter, None)
-        if record is None:
-            return torch.zeros_like(parameter)
-        ones = torch.ones(len(values), dtype=values.dtype, device=values.device)
-        kind = torch.float64 if parameter.dtype == torch.float64 else torch.float32
-        return record.weighted_sum(ones.to(kind))
 
-    return summed
+def _summed(found: dict[Tensor, Record], batch: int, parameter: Tensor) -> Tensor:
+    """Return the sum of examples' gradients at a parameter, whose record is let go."""
+    record = found.pop(parameter, None)
+    if record is None:
+        return torch.zeros_like(parameter)
+    kind = torch.float64 if parameter.dtype == torch.float64 else torch.float32
+    return record.weighted_sum(torch.ones(batch, dtype=kind, device=parameter.device))
 
 
 @torch.no_grad()

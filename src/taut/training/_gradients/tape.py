@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from taut.errors import UnsoundConfiguration
+from taut.training._gradients.isolation.sketch import Sketching
 from taut.training._gradients.layers.records import Record, Rows, merged
 from taut.training._gradients.layers.rewrites import Rewrite, rewrite_for
 from taut.training._gradients.layers.rules import Rule, rule_for
@@ -88,6 +89,8 @@ class Tape:
         self._batch: int | None = None
         self._shared: set[tuple[str, int]] = set()
         self._is_learning = False
+        self.sketching: Sketching | None = None
+        """What looks at every record as it comes, and may leave less of it."""
         self._is_recording = False
         self._was_watched = False
 
@@ -163,6 +166,8 @@ class Tape:
         """Forget what was recorded."""
         self._records.clear()
         self._waiting.clear()
+        if self.sketching is not None:
+            self.sketching.clear()
 
     def _owners(self) -> dict[Tensor, list[nn.Module]]:
         owners: dict[Tensor, list[nn.Module]] = {}
@@ -298,7 +303,8 @@ class Tape:
         with torch.no_grad(), in_full_precision(layer.device_type):
             for record in records():
                 uses = self._records.setdefault(record.parameter, [])
-                uses.append((layer.name, self._folded(layer, record).cheapest()))
+                kept = self._folded(layer, record).cheapest()
+                uses.append((layer.name, kept if self.sketching is None else self.sketching(kept)))
 
     def _folded(self, layer: _Layer, record: Record) -> Record:
         """Return the record with copies of an example as one, which is what gets clipped."""

@@ -76,8 +76,11 @@ class ClippedSum(ABC):
         double = any(parameter.dtype == torch.float64 for parameter in self.parameters)
         return torch.float64 if double else torch.float32
 
-    def add(self, records: Mapping[Tensor, Record], batch: int, scale: float = 1.0) -> None:
-        """Clip the gradients of a physical batch, multiplied by `scale`, and add them."""
+    def add(self, records: dict[Tensor, Record], batch: int, scale: float = 1.0) -> None:
+        """Clip the gradients of a physical batch, multiplied by `scale`, and add them.
+
+        Records may be taken out of the dictionary on the way.
+        """
         with torch.no_grad(), in_full_precision(self.device.type):
             self._add(records, batch, scale)
 
@@ -92,6 +95,13 @@ class ClippedSum(ABC):
         self.clear()
         return totals
 
+    def restore(self, gradients: Sequence[Tensor]) -> None:  # noqa: B027 (most are gradients)
+        """Make gradients of the noisy sum that was taken last, in place.
+
+        Args:
+            gradients: what `taken` returned with noise, one for every parameter in their order.
+        """
+
     @property
     def is_empty(self) -> bool:
         """Whether no example was added to this logical batch."""
@@ -103,7 +113,7 @@ class ClippedSum(ABC):
         self._forget()
 
     @abstractmethod
-    def _add(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> None: ...
+    def _add(self, records: dict[Tensor, Record], batch: int, scale: float) -> None: ...
 
     @abstractmethod
     def _totals(self) -> list[Tensor | None]: ...
@@ -129,11 +139,12 @@ class WeightedSum(ClippedSum):
         numbers = sum(parameter.numel() for parameter in self.parameters)
         self._vanishing = vanishing(torch.float64 if double else torch.float32, numbers)
 
-    def _add(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> None:
+    def _add(self, records: dict[Tensor, Record], batch: int, scale: float) -> None:
         squares = self._squares(records, batch, scale)
         weights = self._clipping.weights(squares).mul_(scale / self.expected)
-        for parameter, record in records.items():
-            part = record.weighted_sum(weights[self.group_of[parameter]])
+        for parameter in list(records):
+            # Factors are let go as sums come: the two together would set the peak of memory.
+            part = records.pop(parameter).weighted_sum(weights[self.group_of[parameter]])
             if parameter in self._sums:
                 self._sums[parameter].add_(part)
             else:
@@ -234,7 +245,7 @@ class SumOfRows(ClippedSum):
         self._ordered = sorted(self.parameters, key=self.group_of.__getitem__)
         self._sum: Tensor | None = None
 
-    def _add(self, records: Mapping[Tensor, Record], batch: int, scale: float) -> None:
+    def _add(self, records: dict[Tensor, Record], batch: int, scale: float) -> None:
         numbers = sum(parameter.numel() for parameter in self._ordered)
         for part in parts_of(batch, 4 * numbers, self._clipping.row_bytes):
             rows = torch.cat([records[parameter].rows(part) for parameter in self._ordered], 1)

@@ -12,8 +12,18 @@ from torch.nn import functional
 
 from taut.errors import UnsoundConfiguration
 from taut.training import FlatClip
+from taut.training._gradients import self_check
+from taut.training._gradients.isolation import checks
 from taut.training._gradients.isolation import schedule as schedule_module
-from taut.training._gradients.isolation.company import exchanged, half_of, is_other
+from taut.training._gradients.isolation.company import (
+    COMPANIES,
+    PLAIN,
+    everyone,
+    half_of,
+    is_other,
+)
+from taut.training._gradients.isolation.sketch import Sketch, Sketching
+from taut.training._gradients.tape import Tape
 from taut.training.extend import PrivateGradient
 
 EXAMPLES, FEATURES, CLASSES, NORM = 16, 8, 3, 1.0
@@ -291,6 +301,16 @@ def test_hooks_that_come_later_are_tested():
     after_first(model := plain(nn.Tanh()), lambda: model.register_forward_hook(lambda *_: None))
 
 
+def test_compiled_models_are_tested_and_not_refused():
+    # The wrapper of torch.compile keeps no mode of its own; "eager" compiles nothing, and is quick.
+    sound = torch.compile(Net(), backend="eager")
+    batch = neighbours(1.0)[0]
+    engine(sound).accumulate_batch(*batch, cross_entropy)
+    mixing = torch.compile(Net(before=lambda _, x: x - x.mean(0)), backend="eager")
+    with pytest.raises(UnsoundConfiguration, match="depends on the other examples"):
+        engine(mixing).accumulate_batch(*batch, cross_entropy)
+
+
 def test_layers_that_come_later_are_tested():
     model = plain(nn.Tanh())
     with pytest.raises(UnsoundConfiguration, match="BatchNorm1d '1'"):
@@ -298,6 +318,7 @@ def test_layers_that_come_later_are_tested():
 
 
 def test_attributes_that_change_are_found_at_random(monkeypatch):
+    monkeypatch.setattr(schedule_module, "_SHARE", float("inf"))
     monkeypatch.setattr(schedule_module, "_ONE_IN", 1)
     model = Net()
     with pytest.raises(UnsoundConfiguration, match="other examples"):
@@ -305,7 +326,7 @@ def test_attributes_that_change_are_found_at_random(monkeypatch):
 
 
 def test_larger_batches_are_tested(monkeypatch):
-    monkeypatch.setattr(schedule_module, "_ONE_IN", 10**9)
+    monkeypatch.setattr(schedule_module, "_SHARE", 0.0)
     model = Net(lambda _, x: x - x.detach().mean(0) if len(x) > 12 else x)
     (x, y), _ = neighbours(1.0)
     private = engine(model)
@@ -338,9 +359,49 @@ def test_half_of_a_batch_is_exchanged():
     (x, y), _ = neighbours(1.0)
     stays = half_of(EXAMPLES)
     assert int(stays.sum()) == EXAMPLES // 2
-    other, labels = exchanged(x, stays, scaled=True), exchanged(y, stays, scaled=False)
+    other, labels = PLAIN.of(x, stays), PLAIN.of(y, stays, scaled=False)
     assert torch.equal(other[stays], x[stays])
     assert not bool((other[~stays] == x[~stays]).all(1).any())
     assert torch.equal(labels[stays], y[stays])
     assert is_other(x, other)
-    assert not is_other(torch.ones(4, 2), exchanged(torch.ones(4, 2), half_of(4), scaled=False))
+    assert not is_other(torch.ones(4, 2), PLAIN.of(torch.ones(4, 2), half_of(4), scaled=False))
+
+
+def test_everyone_meets_those_who_stay_at_once():
+    stays = torch.tensor([True, False] * 7)
+    values = {"x": torch.randn(14, 6), "names": list("abcdefghijklmn")}
+    found = everyone().of(values, stays)
+    assert torch.equal(found["x"][stays], values["x"][stays])
+    assert found["names"][::2] == values["names"][::2]
+    alone = [company.of(values, stays)["x"] for company in COMPANIES]
+    who = [[i for i, x in enumerate(alone) if torch.equal(x[r], found["x"][r])] for r in range(14)]
+    assert {i for row in range(1, 14, 2) for i in who[row]} == set(range(len(COMPANIES)))
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_models_that_mix_examples_are_refused_if_large(name, monkeypatch):
+    monkeypatch.setattr(checks, "_MANY", 0)
+    monkeypatch.setattr(self_check, "_LARGE", 0)
+    with pytest.raises(UnsoundConfiguration):
+        released(lambda: Net(*MIXED[name]), neighbours(50.0)[0])
+
+
+def test_sketches_made_on_the_way_are_those_of_records():
+    model = nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(12, 4), nn.LayerNorm(4))
+    tape, parameters = Tape(model), list(model.parameters())
+    tokens = torch.randint(5, (6, 3))
+    found = []
+    for keep in (True, False):
+        tape.sketching = sketching = Sketching(parameters, keep=keep)
+        with tape.recording():
+            values = model(tokens).square().sum(1)
+        torch.autograd.backward(values.sum())
+        records = tape.records(6)
+        if keep:
+            found.append(Sketch.of(records, parameters))
+        found.append(sketching.taken())
+        assert keep or all(record.rows().numel() == 0 for record in records.values())
+    tape.sketching = None
+    everyone = torch.arange(6)
+    for other in found[1:]:
+        assert found[0].differing(other, everyone, everyone) is None

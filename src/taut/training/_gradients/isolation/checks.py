@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from taut.errors import UnsoundConfiguration
 from taut.training._gradients.dropout import without_dropout
-from taut.training._gradients.isolation.company import exchanged, half_of, is_other, rows_of
+from taut.training._gradients.isolation.circumstances import (
+    Circumstance,
+    Counts,
+    circumstances,
+    unchanged,
+)
+from taut.training._gradients.isolation.company import (
+    COMPANIES,
+    COPIES,
+    LOUD,
+    PLAIN,
+    Company,
+    Everyone,
+    everyone,
+    half_of,
+    is_other,
+    rows_of,
+    some_of,
+)
 from taut.training._gradients.isolation.draws import ConstantDraws, Draws
 from taut.training._gradients.isolation.precision import doubled, in_double
 from taut.training._gradients.isolation.sketch import Sketch
 
-__all__ = ["Isolation", "Mixes", "Run"]
+__all__ = ["Extent", "Isolation", "Mixes", "Run"]
 
 Run: TypeAlias = Callable[[Any, Any], Sketch]
 """Takes inputs and targets of a batch through the model, forth and back."""
@@ -40,7 +59,42 @@ less than a thousandth of the clipping norm.
 
 _OF_LOOP = 1e-3  # relative: a second way for gradients adds as much as its loss is worth
 _FEW = 3  # examples that are run by themselves
-_MANY = 2**24  # parameters: from here on a pass takes so long that one half is left to later steps
+_MANY = 2**24
+"""Parameters from which on a pass takes so long that the first batch is exchanged once, with all
+companies at the same time; what else there is to try is left to the steps that follow."""
+
+
+_PARTY = 8
+"""Examples of a batch that are tested in many companies: enough for halves that can be mixed in
+dozens of ways, and few beside the batches of most runs."""
+
+_SOURCE = secrets.SystemRandom()
+_any = _SOURCE.choice
+
+Extent: TypeAlias = Literal["whole", "half", "few"]
+"""How much of a batch is tested."""
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Inputs and targets of so many examples."""
+
+    inputs: Any
+    targets: Any
+    size: int
+
+    def among(self, company: Company | Everyone, stays: Tensor) -> _Batch:
+        """Return the examples that stay among others; their targets are as large as before."""
+        inputs, targets = (
+            company.of(self.inputs, stays),
+            company.of(self.targets, stays, scaled=False),
+        )
+        return _Batch(inputs, targets, self.size)
+
+    def rows(self, places: Tensor) -> _Batch:
+        """Return some of the examples."""
+        inputs, targets = (rows_of(x, places, self.size) for x in (self.inputs, self.targets))
+        return _Batch(inputs, targets, len(places))
 
 
 class Mixes(UnsoundConfiguration):
@@ -56,23 +110,39 @@ class Isolation:
         names: names of its trainable parameters.
         run: takes a batch through the model.
         by_loop: whether the pass that is compared was run by a user's loop.
+        is_apart: whether the model sees one example at a time, so that all that can be found is
+            what it remembers.
+        alone: sketch of the last examples of the batch by themselves, if there is one already.
     """
 
     model: nn.Module
     names: Mapping[Tensor, str]
     run: Run
     by_loop: bool = False
+    is_apart: bool = False
+    alone: Sketch | None = None
 
-    def check(self, inputs: Any, targets: Any, found: Sketch, draws: Draws, *, whole: bool) -> bool:
+    def check(
+        self,
+        inputs: Any,
+        targets: Any,
+        found: Sketch,
+        draws: Draws,
+        counts: Counts,
+        how: Extent,
+    ) -> bool:
         """Exchange examples of a batch, and demand that the others keep their gradients.
 
         Args:
             inputs: inputs of a batch that was run,
             targets: targets of the batch.
             found: what that pass left.
-            draws: what it drew from.
-            whole: exchange one half of the examples after the other, and compare with a smaller
-                batch; otherwise one half, drawn at random.
+            draws: what it drew from, and
+            counts: numbers of the modules, both from before it.
+            how: "whole" exchanges one half of the examples after the other, compares with a
+                smaller batch, and has a few examples in every company under all circumstances;
+                "half" exchanges one half, drawn at random, and "few" has a few examples in one
+                company, both of which are drawn too.
 
         Returns:
             whether there was something to exchange: examples that are all alike show nothing.
@@ -80,40 +150,92 @@ class Isolation:
         Raises:
             Mixes: naming the parameter at which a gradient has changed.
         """
-        batch = len(next(iter(found.values.values())))
-        stays = half_of(batch)
-        heavy = sum(p.numel() for p in self.model.parameters()) > _MANY
-        halves = [stays, ~stays] if whole and not heavy else [stays]
-        tested = [self._exchange(inputs, targets, found, draws, half) for half in halves]
-        if whole:
-            self._shrink(inputs, targets, found, draws, batch)
+        now = Counts(self.model)
+        given = _Batch(inputs, targets, len(next(iter(found.values.values()))))
+        try:
+            if how == "half" or (how == "few" and self.is_apart):
+                return self._exchange(given, found, draws, half_of(given.size), _any(COMPANIES))
+            under = circumstances(self.model, draws, counts)
+            if how == "few":
+                one = unchanged if _SOURCE.random() < 0.5 else _any(under)
+                return self._party(given, draws, one, [_any(COMPANIES)])
+            return self._whole(given, found, draws, under)
+        finally:
+            now.restore()
+
+    def _whole(
+        self, given: _Batch, found: Sketch, draws: Draws, under: Sequence[Circumstance]
+    ) -> bool:
+        stays = half_of(given.size)
+        if sum(p.numel() for p in self.model.parameters()) > _MANY:
+            tested = [self._exchange(given, found, draws, stays, everyone())]
+            self._shrink(given, found, draws)
+            return all(tested)
+        tested = [
+            self._exchange(given, found, draws, stays, PLAIN),
+            self._exchange(given, found, draws, ~stays, LOUD),
+        ]
+        self._shrink(given, found, draws)
+        if not self.is_apart:
+            self._party(given, draws, unchanged, COMPANIES[1:])
+            for circumstance in under:
+                self._party(given, draws, circumstance, [PLAIN])
+        return all(tested)
+
+    def _party(
+        self,
+        given: _Batch,
+        draws: Draws,
+        circumstance: Circumstance,
+        companies: Sequence[Company],
+    ) -> bool:
+        """Have a few examples in several companies, half of them drawn anew for each."""
+        few = given.rows(some_of(given.size, min(_PARTY, given.size)))
+        try:
+            found = self._again(few.inputs, few.targets, draws, circumstance)
+        except Exception:  # a model that cannot be called so shows nothing
+            if circumstance is unchanged:
+                raise
+            return False
+        tested = [
+            self._exchange(few, found, draws, half_of(few.size), company, circumstance)
+            for company in companies
+        ]
         return all(tested)
 
     def _exchange(
-        self, inputs: Any, targets: Any, found: Sketch, draws: Draws, stays: Tensor
+        self,
+        batch: _Batch,
+        found: Sketch,
+        draws: Draws,
+        stays: Tensor,
+        company: Company | Everyone,
+        circumstance: Circumstance = unchanged,
     ) -> bool:
         kept = stays.nonzero()[:, 0]
-        wanted = exchanged(targets, stays, scaled=False)
-        given = exchanged(inputs, stays, scaled=True)
-        if not is_other((inputs, targets), (given, wanted)):
+        given = batch.among(company, stays)
+        if not is_other((batch.inputs, batch.targets), (given.inputs, given.targets)):
             return False
         try:
-            other = self._again(given, wanted, draws)
+            other = self._again(given.inputs, given.targets, draws, circumstance)
         except UnsoundConfiguration:
             raise
         except Exception:  # values that the model or the loss does not take
-            given = exchanged(inputs, stays, scaled=False)
-            other = self._again(given, wanted, draws)
+            company = COPIES
+            given = batch.among(company, stays)
+            other = self._again(given.inputs, given.targets, draws, circumstance)
         place = found.differing(other, kept, kept)
         if place is None:
             return True
-        if self.by_loop:
-            self._check_loop(inputs, targets, found, draws)
+        if self.by_loop and circumstance is unchanged:
+            self._check_loop(batch, found, draws)
         # Not the same bits: rounding, or a leak? Rounding is less in double precision.
         try:
             with in_double(self.model):
-                one = self._again(doubled(inputs), doubled(targets), draws)
-                two = self._again(doubled(given), doubled(wanted), draws)
+                wide = _Batch(doubled(batch.inputs), doubled(batch.targets), batch.size)
+                given = wide.among(company, stays)
+                one = self._again(wide.inputs, wide.targets, draws, circumstance)
+                two = self._again(given.inputs, given.targets, draws, circumstance)
         except (RuntimeError, TypeError):  # a model that has a type of its own
             raise self._mixes(place) from None
         distance, where = one.distance(two, kept, kept)
@@ -121,10 +243,10 @@ class Isolation:
             raise self._mixes(where)
         return True
 
-    def _check_loop(self, inputs: Any, targets: Any, found: Sketch, draws: Draws) -> None:
+    def _check_loop(self, batch: _Batch, found: Sketch, draws: Draws) -> None:
         """Refuse a loop whose gradients are not those of the loss of single examples."""
-        own = self._again(inputs, targets, draws)
-        places = torch.arange(len(next(iter(found.values.values()))))
+        own = self._again(batch.inputs, batch.targets, draws)
+        places = torch.arange(batch.size)
         distance, where = found.distance(own, places, places)
         if not distance <= _OF_LOOP:
             raise UnsoundConfiguration(
@@ -134,8 +256,13 @@ class Isolation:
                 "and draw from torch, numpy or random alone"
             )
 
-    def _shrink(self, inputs: Any, targets: Any, found: Sketch, draws: Draws, batch: int) -> None:
+    def _shrink(self, given: _Batch, found: Sketch, draws: Draws) -> None:
         """Run the last few examples by themselves."""
+        inputs, targets, batch = given.inputs, given.targets, given.size
+        if self.alone is not None:
+            own = torch.arange(next(len(rows) for rows in self.alone.values.values()))
+            if found.distance(self.alone, own + (batch - len(own)), own)[0] <= _OF_SIZE:
+                return
         few = min(_FEW, batch - 1)
         places = torch.arange(batch - few, batch)
         own = torch.arange(few)
@@ -144,14 +271,14 @@ class Isolation:
         if found.distance(alone, places, own)[0] <= _OF_SIZE:
             return
         # Another size draws other numbers: with the same ones for all, what remains?
-        with without_dropout(self.model), ConstantDraws():  # type: ignore[no-untyped-call]
+        with without_dropout(self.model), ConstantDraws():
             whole = self._again(inputs, targets, draws)
             alone = self._again(*part, draws)
         distance, where = whole.distance(alone, places, own)
         if distance <= _OF_SIZE:
             return
         try:
-            with in_double(self.model), without_dropout(self.model), ConstantDraws():  # type: ignore[no-untyped-call]
+            with in_double(self.model), without_dropout(self.model), ConstantDraws():
                 whole = self._again(doubled(inputs), doubled(targets), draws)
                 alone = self._again(doubled(part[0]), doubled(part[1]), draws)
         except (RuntimeError, TypeError):
@@ -160,8 +287,14 @@ class Isolation:
         if not distance <= _OF_SIZE:
             raise self._mixes(where)
 
-    def _again(self, inputs: Any, targets: Any, draws: Draws) -> Sketch:
-        with draws.again():
+    def _again(
+        self,
+        inputs: Any,
+        targets: Any,
+        draws: Draws,
+        circumstance: Circumstance = unchanged,
+    ) -> Sketch:
+        with draws.again(), circumstance():
             return self.run(inputs, targets)
 
     def _mixes(self, parameter: Tensor) -> Mixes:

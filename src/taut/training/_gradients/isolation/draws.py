@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,11 @@ class Draws:
         finally:
             self._set(before)
 
+    @property
+    def were_used(self) -> bool:
+        """Whether something has been drawn since."""
+        return any(not _is_same(a, b) for a, b in zip(self._state, self._now(), strict=True))
+
     def _now(self) -> list[Any]:
         of_devices = [torch.cuda.get_rng_state(device) for device in self._devices]
         usual = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
@@ -57,6 +64,14 @@ class Draws:
             torch.cuda.set_rng_state(kept, device)
         for source, kept in zip(self._own, rest[len(self._devices) :], strict=True):
             _restore(source, kept)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, tuple | list):
+        return all(map(_is_same, one, other))
+    return bool(np.array_equal(one, other))
 
 
 def _state(source: Any) -> Any:
@@ -76,14 +91,26 @@ def _restore(source: Any, state: Any) -> None:
         source.setstate(state)
 
 
-_DRAWN = 0.7  # any between zero and one: what stands for all random numbers
+MIDDLE, LOWEST, HIGHEST = 0.7, 2.0**-20, 1.0 - 2.0**-20
+"""What may stand for all random numbers between zero and one.
+
+Code that does something now and then compares a number with a share: whatever the share, either the
+lowest or the highest number lets it. They differ from zero and one, whose logarithms may be taken.
+"""
 
 
 class ConstantDraws(TorchDispatchMode):
     """Every random number of torch is the same inside, so that rows may be any and any many.
 
     Batches of different sizes draw different numbers for one example; here they do not.
+
+    Args:
+        drawn: quantile that is drawn, between zero and one.
     """
+
+    def __init__(self, drawn: float = MIDDLE) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._drawn = drawn
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -96,16 +123,45 @@ class ConstantDraws(TorchDispatchMode):
             return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
         found = func(*args, **given)
         if name.startswith("randperm"):
-            return torch.arange(len(found), dtype=found.dtype, device=found.device)
+            order = torch.arange(len(found), dtype=found.dtype, device=found.device)
+            return order.roll(1) if self._drawn == HIGHEST else order
         if name.startswith("multinomial"):
             most: Tensor = args[0].argmax(-1, keepdim=True).expand_as(found).clone()
             return most
-        pytree.tree_map(_fill, found)
+        is_normal = name.startswith(("randn", "normal"))
+        number = _NORMAL.inv_cdf(self._drawn) if is_normal else self._drawn
+        pytree.tree_map(partial(_fill, number, is_low=self._drawn <= MIDDLE), found)
         return found
 
 
-def _fill(value: Any) -> None:
+def _fill(number: float, value: Any, *, is_low: bool) -> None:
     if isinstance(value, Tensor) and value.is_floating_point():
-        value.fill_(_DRAWN)
+        value.fill_(number)
     elif isinstance(value, Tensor) and value.numel():
-        value.fill_(True if value.dtype == torch.bool else int(value.min()))
+        end = int(value.min() if is_low else value.max())
+        value.fill_(True if value.dtype == torch.bool else end)
+
+
+@contextmanager
+def extreme_draws(drawn: float) -> Iterator[None]:
+    """Draw the same quantile again and again inside, from torch, numpy and random alike."""
+    with ExitStack() as stack:
+        for place, names in _OF_OTHERS.items():
+            for name in names:
+                known = getattr(place, name)
+                stack.callback(setattr, place, name, known)
+                setattr(place, name, partial(_constant, known, drawn))
+        stack.enter_context(ConstantDraws(drawn))
+        yield
+
+
+_NORMAL = NormalDist()
+_OF_OTHERS: dict[Any, tuple[str, ...]] = {
+    random: ("random",),
+    np.random: ("rand", "random", "random_sample"),
+}
+"""Functions of the usual generators that return numbers between zero and one."""
+
+
+def _constant(known: Callable[..., Any], drawn: float, *args: Any) -> Any:
+    return known(*args) * 0 + drawn

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from taut.training._gradients.layers.records import OuterProduct, Record, Sum
+from taut.training._gradients.layers.records import OuterProduct, Record, Rows, Sum
 from taut.training._tensors.numbers import parts_of
 
-__all__ = ["Sketch"]
+__all__ = ["Sketch", "Sketching"]
 
 _NUMBERS = 4  # for each gradient; all of them miss nine tenths of a change once in 10 000 times
 _SEED = 20_260_103  # any: sketches that are compared need the same vectors
@@ -63,10 +63,7 @@ class Sketch:
             mine: the places of the examples here,
             theirs: rows to compare there.
         """
-        if self.values.keys() != other.values.keys():
-            return next(iter(self.values.keys() ^ other.values.keys()))
-        for parameter, values in self.values.items():
-            one, two = values[mine], other.values[parameter][theirs]
+        for parameter, one, two in self._pairs(other, mine, theirs):
             if not bool(((one == two) | (one.isnan() & two.isnan())).all()):
                 return parameter
         return None
@@ -77,29 +74,71 @@ class Sketch:
         Gradients that are too short to matter beside the longest in single precision are measured
         as if they were as long as that.
         """
-        shared = [p for p in self.values if p in other.values]
-        missing = self.values.keys() ^ other.values.keys()
-        if missing:
-            return float("inf"), next(iter(missing))
-        squares = {
-            p: (self.values[p][mine] - other.values[p][theirs]).double().square().mean(1)
-            for p in shared
-        }
-        own = torch.stack([self.values[p][mine].double().square().mean(1) for p in shared]).sum(0)
+        pairs = self._pairs(other, mine, theirs)
+        squares = torch.stack([(one - two).double().square().mean(1) for _, one, two in pairs])
+        own, other_own = (
+            torch.stack([pair[side].double().square().mean(1) for pair in pairs]).sum(0)
+            for side in (1, 2)
+        )
         whole = torch.stack([v.double().square().mean(1) for v in self.values.values()]).sum(0)
         longest = (
             whole[whole.isfinite()].amax() if bool(whole.isfinite().any()) else whole.new_ones(())
         )
-        theirs_own = torch.stack(
-            [other.values[p][theirs].double().square().mean(1) for p in shared]
-        ).sum(0)
-        lost = ~own.isfinite() & ~theirs_own.isfinite()  # both contribute nothing
+        lost = ~own.isfinite() & ~other_own.isfinite()  # both contribute nothing
         scale = own.clamp(min=float(longest) * 2.0**-48).clamp(min=torch.finfo(torch.float64).tiny)
-        relative = torch.stack(
-            [torch.where(lost, 0.0, (squares[p] / scale).nan_to_num(nan=torch.inf)) for p in shared]
-        )
+        relative = torch.where(lost, 0.0, (squares / scale).nan_to_num(nan=torch.inf))
         worst = int(relative.amax(1).argmax())
-        return float(relative.sum(0).amax().sqrt()), shared[worst]
+        return float(relative.sum(0).amax().sqrt()), pairs[worst][0]
+
+    def _pairs(
+        self, other: Sketch, mine: Tensor, theirs: Tensor
+    ) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Return values here and there for every parameter; none is as good as zero."""
+        return [
+            (parameter, _rows(self.values, parameter, mine), _rows(other.values, parameter, theirs))
+            for parameter in dict.fromkeys([*self.values, *other.values])
+        ]
+
+
+class Sketching:
+    """Makes sketches of records as layers leave them, so that a pass need not keep any.
+
+    Args:
+        parameters: parameters of the model, in the order of `Sketch.of`.
+        keep: whether records are wanted beside their sketch.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], *, keep: bool) -> None:
+        self._places = {parameter: i for i, parameter in enumerate(parameters)}
+        self._keep = keep
+        self._found: dict[Tensor, Tensor] = {}
+
+    @torch.no_grad()
+    def __call__(self, record: Record) -> Record:
+        """Return the record, or what stands for it with no more than the number of examples."""
+        parameter = record.parameter
+        values = _projected(record, *_vectors(self._places[parameter], parameter))
+        known = self._found.get(parameter)
+        if known is None or len(known) != len(values):  # what has another length is refused later
+            self._found[parameter] = values
+        else:
+            self._found[parameter] = known + values
+        return record if self._keep else Rows(parameter, values.new_zeros(record.batch, 0))
+
+    def clear(self) -> None:
+        """Forget what was seen."""
+        self._found = {}
+
+    def taken(self, scale: float = 1.0) -> Sketch:
+        """Return the sketch of all that was seen, in the order of parameters."""
+        return Sketch({p: self._found[p] * scale for p in self._places if p in self._found})
+
+
+def _rows(values: Mapping[Tensor, Tensor], parameter: Tensor, places: Tensor) -> Tensor:
+    if parameter in values:
+        return values[parameter][places]
+    like = next(iter(values.values()))
+    return like.new_zeros(len(places), _NUMBERS)
 
 
 def _vectors(index: int, parameter: Tensor) -> tuple[Tensor, Tensor]:

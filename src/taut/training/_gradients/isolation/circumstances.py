@@ -1,0 +1,103 @@
+"""Circumstances under which a model may begin to mix: other draws, larger weights, later calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any, TypeAlias
+
+from torch import nn
+
+from taut.training._gradients.isolation.draws import HIGHEST, LOWEST, Draws, extreme_draws
+
+__all__ = ["Circumstance", "Counts", "circumstances", "unchanged"]
+
+Circumstance: TypeAlias = Callable[[], AbstractContextManager[Any]]
+"""Makes something different for the length of a pass."""
+
+unchanged: Circumstance = nullcontext
+"""Everything is as it was."""
+
+_LARGER = (16.0, 1024.0)
+"""Factors of weights: activations and gradients pass thresholds of tens, or of thousands. With the
+second one, those of many layers overflow, and show nothing."""
+
+_LATER = (10, 1_000, 144_143_999, 144_144_000)
+"""Calls: beyond a warm-up, within a run, and beyond any run, by numbers that are multiples of most
+that people choose (of all to sixteen, of 100, 128 and 1000), at this call or at the next."""
+
+
+class Counts:
+    """Numbers that the modules of a model keep as attributes, as they are now.
+
+    Args:
+        model: model whose modules they belong to.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._kept = {
+            (module, name): value
+            for module in model.modules()
+            for name, value in vars(module).items()
+            if type(value) in (int, float)
+        }
+
+    def moved(self) -> list[tuple[nn.Module, str]]:
+        """Return where numbers have changed since: counts of calls, say."""
+        return [
+            (module, name)
+            for (module, name), value in self._kept.items()
+            if vars(module).get(name, value) != value
+        ]
+
+    def restore(self) -> None:
+        """Let all of them be what they were."""
+        for (module, name), value in self._kept.items():
+            vars(module)[name] = value
+
+
+def circumstances(model: nn.Module, draws: Draws, counts: Counts) -> list[Circumstance]:
+    """Return what a model is to be tested under beside things as they are.
+
+    Args:
+        model: what is trained.
+        draws: draws of a pass, from before it,
+        counts: numbers of the modules from before it.
+
+    None of it makes a model mix that does not: passes with and without other company are compared
+    under the same one.
+    """
+    found: list[Circumstance] = [partial(_magnified, model, by) for by in _LARGER]
+    if draws.were_used:
+        found += [partial(extreme_draws, drawn) for drawn in (LOWEST, HIGHEST)]
+    places = counts.moved()
+    if places:
+        found += [partial(_later, places, calls) for calls in _LATER]
+    return found
+
+
+@contextmanager
+def _magnified(model: nn.Module, factor: float) -> Iterator[None]:
+    """Let all weights be larger inside, and with them all activations."""
+    kept = [(p, p.data) for p in model.parameters() if p.is_floating_point()]
+    try:
+        for parameter, data in kept:
+            parameter.data = data * factor
+        yield
+    finally:
+        for parameter, data in kept:
+            parameter.data = data
+
+
+@contextmanager
+def _later(places: list[tuple[nn.Module, str]], calls: int) -> Iterator[None]:
+    """Let what counts calls of the model have counted so many already."""
+    kept = [(module, name, vars(module)[name]) for module, name in places]
+    try:
+        for module, name, value in kept:
+            vars(module)[name] = type(value)(calls)
+        yield
+    finally:
+        for module, name, value in kept:
+            vars(module)[name] = value
