@@ -8,13 +8,15 @@ nothing, so the total can be too high, but never too low. A line that was cut of
 nothing readable: it counts as a block of reserved steps, for good once the next process adds a line
 `torn`.
 
+Every line holds a hash of its content and of the line before it; lines of files that were begun
+before there were hashes need not, up to the first one that does. See `hash_chain`.
+
 Every ledger has a random name. Steps of another ledger whose weights this run went on from are
 reserved under the name of that one, so that nobody's steps are left out or counted twice.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,6 +26,7 @@ from typing import Any
 from taut._base import validate
 from taut.accounting import Adjacency, PrivacyLoss, zero
 from taut.errors import AdjacencyMismatch
+from taut.training._ledger.hash_chain import HASH, hash_after, hashes, parsed
 from taut.training._plan.plan import Plan
 
 __all__ = ["SCHEMA", "RunHistory", "Segment"]
@@ -55,11 +58,20 @@ class RunHistory:
         crashes: how many steps every other stop has cost: they count, and were taken again from
             the last checkpoint, or never.
         unchecked_isolation: whether steps were taken without a test that examples are kept apart.
+        head: the hash of the last line, and with it of all lines; None for a count in memory.
+        unhashed: how many lines, the first ones, hold no hash; not zero for a file that was begun
+            before there were hashes.
+        data: fingerprint of the dataset of the last steps, under a key that is kept elsewhere; None
+            if nobody took one.
+        changed_data: whether the run went on with another dataset, or with one that nobody could
+            compare.
 
     **Guarantee**: if every update became visible only after `RunLedger.record` had returned,
     `steps` is at least the number of updates that ever did, whatever was killed in between, on a
     file system that keeps what it was told to keep. `loss` adds the segments, for plans
-    that were fixed before outputs were seen.
+    that were fixed before outputs were seen. Lines that do not follow from those before them by
+    their hashes are refused by `read`; whoever can write the file can also compute hashes, so the
+    last one must be kept elsewhere to prove something: it is in checkpoints and statements.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -69,8 +81,16 @@ class RunHistory:
     interrupts: tuple[int, ...] = ()
     crashes: tuple[int, ...] = ()
     unchecked_isolation: bool = False
+    head: str | None = None
+    unhashed: int = 0
+    data: str | None = None
+    changed_data: bool = False
     _ahead: int | None = field(default=None, compare=False, repr=False)
     """The number of the step that comes next if nothing is lost; None before the first."""
+    _lent: int = field(default=0, compare=False, repr=False)
+    """How many steps the last block has that may still be returned."""
+    _lines: int = field(default=0, compare=False, repr=False)
+    """How many lines were read."""
 
     @property
     def steps(self) -> int:
@@ -87,6 +107,8 @@ class RunHistory:
     def has_one_price(self) -> bool:
         """Whether the loss is that of as many steps of the last plan."""
         taken = [segment for segment in self.segments if segment.steps]
+        if any(s.plan.follows_ledger for s in taken):
+            return False
         if any(s.plan.step_loss != self.segments[-1].plan.step_loss for s in taken):
             return False
         # Epochs that were broken off do not add up to whole ones.
@@ -112,13 +134,20 @@ class RunHistory:
         """Return the history with a further segment.
 
         Raises:
-            AdjacencyMismatch: if the plan is for another relation than the earlier ones.
+            AdjacencyMismatch: if the plan is for another relation than the earlier ones, or for
+                owners where they are for examples.
         """
         if self.adjacency not in (None, plan.adjacency):
             raise AdjacencyMismatch(
                 f"this run was recorded for adjacency={str(self.adjacency)!r}, the plan is for "
                 f"{str(plan.adjacency)!r}; losses of the two cannot be added: plan with a sampling "
                 "for the recorded relation, or begin another ledger and state both"
+            )
+        if self.segments and self.segments[0].plan.units != plan.units:
+            raise AdjacencyMismatch(
+                f"this run was recorded for {self.segments[0].plan.units}, the plan is for "
+                f"{plan.units}; losses of the two cannot be added: plan for the recorded unit, or "
+                "begin another ledger and state both"
             )
         return replace(self, segments=(*self.segments, Segment(plan, 0, block)))
 
@@ -138,6 +167,16 @@ class RunHistory:
         if self._ahead is not None and step < self._ahead:
             crashes = (*crashes, self._ahead - step)
         return replace(self, crashes=crashes, _ahead=step + size)
+
+    def looking_at(self, said: Mapping[str, Any]) -> RunHistory:
+        """Return the history with what a line says about the dataset, if it does."""
+        if "data" not in said:
+            return self
+        return replace(
+            self,
+            data=str(said["data"]),
+            changed_data=self.changed_data or bool(said.get("changed")),
+        )
 
     def interrupted(self, updates: int) -> RunHistory:
         """Return the history of a run that was stopped on purpose after so many updates."""
@@ -184,6 +223,17 @@ class RunHistory:
         except ValueError as error:
             raise ValueError(f"cannot read the ledger {os.fspath(path)!r}: {error}") from error
 
+    @staticmethod
+    def passed(path: str | os.PathLike[str], head: str) -> bool:
+        """Return whether the ledger at `path` once ended with a line of this hash.
+
+        Args:
+            path: file of the ledger.
+            head: hash, an earlier value of `head`. If no line has it, lines up to it were changed
+                or lost, or the file is another one.
+        """
+        return head in hashes(Path(path).read_bytes().split(b"\n"))
+
     @classmethod
     def of_lines(cls, lines: Iterable[bytes]) -> RunHistory:
         """Return what the lines of a ledger say."""
@@ -191,7 +241,7 @@ class RunHistory:
         for number, line in enumerate(lines, start=1):
             if not line:
                 continue
-            entry = _parsed(line)
+            entry = parsed(line)
             if entry is None:
                 torn += 1
                 continue
@@ -199,13 +249,32 @@ class RunHistory:
                 raise ValueError(f"line {number - 1} is damaged; restore the file from a copy")
             torn = 0
             try:
-                history = history._after(entry)
+                after = history._after(entry)
             except (KeyError, TypeError, ValueError) as error:
                 raise ValueError(f"line {number} is malformed: {error}") from error
+            if (followed := after._followed_by(entry)) is None:
+                raise ValueError(
+                    f"line {number} does not follow from the lines before it by its hash: a line "
+                    "was edited, removed, inserted or moved; restore the file from a copy"
+                )
+            history = followed
         if torn and history.segments:
             lost = torn * history.segments[-1].block
             history = history.counted(lost)._moved(lost)
         return replace(history, torn=torn)
+
+    def hashed(self, head: str) -> RunHistory:
+        """Return the history with the hash of a line that was added."""
+        return replace(self, head=head)
+
+    def _followed_by(self, entry: Mapping[str, Any]) -> RunHistory | None:
+        """Return the history with the hash of a line, None if the line holds another one."""
+        head = hash_after(self.head, entry)
+        if HASH not in entry and self.unhashed == self._lines:
+            return replace(self, head=head, unhashed=self.unhashed + 1, _lines=self._lines + 1)
+        if entry.get(HASH) != head:
+            return None
+        return replace(self, head=head, _lines=self._lines + 1)
 
     def _after(self, entry: Mapping[str, Any]) -> RunHistory:
         """Return the history with what one line adds."""
@@ -216,14 +285,14 @@ class RunHistory:
             name = self.id if self.segments else entry.get("id")
             same = bool(self.segments) and self.segments[-1].plan == plan
             ahead = self._ahead if same else None
-            return replace(self, id=name, _ahead=ahead).begun(
+            return replace(self, id=name, _ahead=ahead, _lent=0).begun(
                 plan, validate.positive_integer(block=entry["block"])
             )
         if "torn" in entry:
             if not self.segments:  # the very first line was cut off, before any step
                 return self
             torn = validate.positive_integer(torn=entry["torn"])
-            return self.counted(torn)._moved(torn)
+            return replace(self.counted(torn)._moved(torn), _lent=0)
         if "unchecked_isolation" in entry:
             return replace(self, unchecked_isolation=True)
         if "return" in entry:
@@ -239,27 +308,21 @@ class RunHistory:
     def _reserved(self, entry: Mapping[str, Any]) -> RunHistory:
         """Return the history with a block of steps, and what it tells about steps before it."""
         size = validate.positive_integer(steps=entry["reserve"])
-        more = self.counted(size)
+        more = replace(self.counted(size), _lent=size)
         if "step" not in entry:
             return replace(more, _ahead=None)
+        more = more.looking_at(entry)
         return more.going_on(validate.integer(step=entry["step"]), size)
 
     def _ended(self, entry: Mapping[str, Any]) -> RunHistory:
         """Return the history without the steps that a process did not take."""
         unused = validate.integer(steps=entry["return"])
-        less = self.counted(-unused)._moved(-unused)
+        if unused > self._lent:
+            raise ValueError(f"{unused} steps returned where {self._lent} were lent")
+        less = replace(self.counted(-unused)._moved(-unused), _lent=0)
         if "interrupted" not in entry:
             return less
         return less.interrupted(validate.integer(interrupted=entry["interrupted"]))
 
     def _moved(self, steps: int) -> RunHistory:
         return self if self._ahead is None else replace(self, _ahead=self._ahead + steps)
-
-
-def _parsed(line: bytes) -> Mapping[str, Any] | None:
-    """Return the object in a line, None if it was cut off."""
-    try:
-        entry = json.loads(line)
-    except ValueError:
-        return None
-    return entry if isinstance(entry, dict) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import threading
@@ -17,10 +18,13 @@ from taut._base import validate
 from taut._base.files import lock, sync_directory
 from taut.accounting import PrivacyLoss
 from taut.errors import BudgetExceeded, RunInUse, UnsoundConfiguration
+from taut.training._ledger.hash_chain import HASH, hash_after
 from taut.training._ledger.history import SCHEMA, RunHistory
 from taut.training._plan.plan import Plan
 
 __all__ = ["RunLedger"]
+
+_LOG = logging.getLogger(__name__)
 
 
 class RunLedger:
@@ -74,8 +78,11 @@ class RunLedger:
             raise validate.WrongType(f"plan must be a Plan, got plan={plan!r}")
         self.plan = plan
         self.path = None if path is None else Path(path)
-        self._block = validate.positive_integer(block=block)
+        # A step that was reserved and not taken would leave its noise out of the sum.
+        size = validate.positive_integer(block=block)
+        self._block = size if plan.encoder is None else 1
         self._spare = 0  # reserved steps that were not yet recorded
+        self._data: dict[str, Any] = {}  # what the next reservation says about the dataset
         self._file: int | None = None
         self._closed = False
         self._lock = threading.Lock()
@@ -95,13 +102,21 @@ class RunLedger:
 
     @property
     def steps(self) -> int:
-        """How many steps count as taken, under all plans."""
+        """How many steps count as taken, under all plans.
+
+        After a crash these include steps that were reserved and may not have been taken.
+        """
         return self._history.steps
 
     @property
     def loss(self) -> PrivacyLoss:
         """The loss of all these steps."""
         return self._history.loss
+
+    @property
+    def position(self) -> int:
+        """How many steps of the last plan count: the number of the next one in its schedules."""
+        return self._history.segments[-1].steps
 
     @property
     def most_steps(self) -> int | None:
@@ -128,12 +143,13 @@ class RunLedger:
                 whatever the number.
             place: its number in its epoch, as `MicroBatch.place`, if the plan draws whole epochs;
                 None for the one that follows. Zero begins a new epoch, wherever the last one was.
+                Where noise or batch sizes change, its number in the plan.
 
         Raises:
             BudgetExceeded: if the budget is enforced and the step does not fit; it must not be
                 taken.
             UnsoundConfiguration: if the ledger is closed, or belongs to a parent process, or has
-                not counted the earlier steps of the epoch.
+                not counted the earlier steps of the epoch, or is at another step of a schedule.
         """
         number = validate.integer(step=step)
         with self._lock:
@@ -161,11 +177,20 @@ class RunLedger:
         Returns:
             how many steps were added. They count even where they exceed the budget; `record` then
             refuses further ones.
+
+        Raises:
+            UnsoundConfiguration: if steps are missing, and those of the plan differ in price.
         """
         steps = {str(name): validate.integer(steps=count) for name, count in runs.items()}
         with self._lock:
             self._check_open()
             missing = self._history.missing(steps)
+            if missing and self.plan.follows_ledger:
+                raise UnsoundConfiguration(
+                    "steps of another run cannot be counted at the price of a schedule, whose "
+                    "steps differ; go on with the ledger of that run, or keep both and add their "
+                    "losses"
+                )
             if missing:
                 if self._file is not None:
                     self._append({"include": missing})
@@ -183,6 +208,17 @@ class RunLedger:
             if self._file is not None:
                 self._append({"unchecked_isolation": True})
             self._history = replace(self._history, unchecked_isolation=True)
+
+    def note_data(self, fingerprint: str, *, changed: bool = False) -> None:
+        """Write down with the next step which dataset it looks at.
+
+        Args:
+            fingerprint: fingerprint that tells nothing to whoever does not have its key.
+            changed: whether it may be another dataset than that of the steps before.
+        """
+        with self._lock:
+            self._check_open()
+            self._data = {"data": fingerprint, **({"changed": True} if changed else {})}
 
     def close(self, *, interrupted_after: int | None = None) -> None:
         """Return the reserved steps that were not recorded, and let go of the file.
@@ -234,6 +270,13 @@ class RunLedger:
             sync_directory(path)
             found = RunHistory.read(path)
             self._history = found if found.id else replace(found, id=self._history.id)
+            if found.unhashed:
+                _LOG.warning(
+                    "the ledger %r was begun without hashes: its first %d lines show no edits that "
+                    "were made before now; later lines are tied to them",
+                    os.fspath(path),
+                    found.unhashed,
+                )
             self._recover(path.read_bytes()[-1:])
             self._begin()
         except BaseException:
@@ -244,7 +287,10 @@ class RunLedger:
     def _recover(self, end: bytes) -> None:
         """End a line that was cut off, and count it for good."""
         torn = self._history.torn
-        if torn:
+        if torn == 1 and not self._history.segments and self._file is not None:
+            os.ftruncate(self._file, 0)  # the first line was cut off, before any step
+            self._history = replace(self._history, torn=0, head=None)
+        elif torn:
             block = self._history.segments[-1].block if self._history.segments else self._block
             self._append({"torn": torn * block}, before=b"\n")
             self._history = replace(self._history, torn=0)
@@ -264,7 +310,10 @@ class RunLedger:
         self._append({**entry, "id": self._history.id})
 
     def _come_to(self, place: int | None) -> None:
-        """Begin a new epoch where a step says so."""
+        """Begin a new epoch where a step says so, and refuse a step out of its schedule."""
+        if self.plan.follows_ledger:
+            self._check_scheduled(place)
+            return
         due = self._history.segments[-1].steps % self.plan.sampling.epoch_steps
         if place is None or validate.integer(place=place) == due:
             return
@@ -281,10 +330,21 @@ class RunLedger:
         if self._most is not None:
             self._most = self._most_steps()
 
+    def _check_scheduled(self, place: int | None) -> None:
+        """Refuse a step whose noise is not the one that counts next."""
+        if place is not None and place != self.position:
+            raise UnsoundConfiguration(
+                f"a step with the noise and the rate of step {place} of the plan follows "
+                f"{self.position} steps that this ledger has counted of it: noise follows the "
+                "ledger, which counts every step of a schedule once. Draw batches from step "
+                f"{self.position} on, as PrivateTrainer does"
+            )
+
     def _reserve(self, step: int, taken: int) -> None:
         size = self._block if self._most is None else min(self._block, self._most - taken)
         if self._file is not None:
-            self._append({"reserve": size, "step": step})
+            self._append({"reserve": size, "step": step, **self._data})
+        self._history, self._data = self._history.looking_at(self._data), {}
         self._spare = size
         self._history = self._history.going_on(step, size)
 
@@ -304,7 +364,9 @@ class RunLedger:
         return fits
 
     def _append(self, entry: dict[str, Any], before: bytes = b"") -> None:
-        self._write(before + json.dumps(entry).encode() + b"\n")
+        head = hash_after(self._history.head, entry)
+        self._write(before + json.dumps({**entry, HASH: head}).encode() + b"\n")
+        self._history = self._history.hashed(head)
 
     def _write(self, line: bytes) -> None:
         """Add a line to the file; return once the disk has it."""

@@ -37,9 +37,13 @@ class TrainingResult:
             that of an experiment: whoever knows the seed can subtract the noise.
         unchecked_isolation: whether steps were taken without a test that examples are kept apart;
             the promise then holds if they are.
+        changed_data: whether the run went on with another dataset than it began with, or with one
+            that nobody could compare; each example is protected in the steps that could see it.
         dropped_examples: how often an example counted for nothing since its gradient was not
             finite, as far as this process has seen. It depends on the examples: it is in no file
             and no statement, and not for publication.
+        ledger_hash: the hash of the last line of the ledger; None for a count in memory. Whoever
+            has it can tell whether a ledger that is shown later is the one of this run.
         record: when the run ended, with which software, and how its owner calls it; None for a
             result without. No part of the promise: results that differ in it alone are equal.
 
@@ -55,7 +59,9 @@ class TrainingResult:
     loss: PrivacyLoss
     is_secure: bool
     unchecked_isolation: bool = False
+    changed_data: bool = False
     dropped_examples: int = field(default=0, compare=False, repr=False)
+    ledger_hash: str | None = field(default=None, compare=False, repr=False)
     record: RunRecord | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -86,6 +92,8 @@ class TrainingResult:
             loss=loss,
             is_secure=is_secure,
             unchecked_isolation=history.unchecked_isolation,
+            changed_data=history.changed_data,
+            ledger_hash=history.head,
             dropped_examples=dropped_examples,
         )
 
@@ -96,7 +104,10 @@ class TrainingResult:
 
     @property
     def adjacency(self) -> Adjacency:
-        """Which datasets count as neighbours."""
+        """Which datasets count as neighbours.
+
+        It follows from how batches were drawn: see `Sampling.adjacency`.
+        """
         return self.plan.adjacency
 
     @property
@@ -125,6 +136,8 @@ class TrainingResult:
             stopped=(self.steps, self.plan.steps) if self.stopped_at_budget else None,
             is_secure=self.is_secure,
             unchecked_isolation=self.unchecked_isolation,
+            changed_data=self.changed_data,
+            ledger_hash=self.ledger_hash,
         )
         return str(words)
 
@@ -134,7 +147,12 @@ class TrainingResult:
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready description from which the promise can be recomputed."""
         mixed = {} if self.mixing is None else {"mixing": asdict(self.mixing)}
-        noted = {"unchecked_isolation": True} if self.unchecked_isolation else {}
+        flags = {
+            "unchecked_isolation": self.unchecked_isolation,
+            "changed_data": self.changed_data,
+            "ledger_hash": self.ledger_hash,
+        }
+        noted = {name: value for name, value in flags.items() if value}
         return {
             "schema": SCHEMA,
             "steps": self.steps,
@@ -181,6 +199,8 @@ class TrainingResult:
                 loss=loss,
                 is_secure=bool(data["is_secure"]),
                 unchecked_isolation=bool(data.get("unchecked_isolation", False)),
+                changed_data=bool(data.get("changed_data", False)),
+                ledger_hash=None if (head := data.get("ledger_hash")) is None else str(head),
                 record=RunRecord.from_dict(data),
             )
         except (KeyError, TypeError) as error:

@@ -18,7 +18,8 @@ class RunDirectory:
     Args:
         path: the directory.
 
-    All of them may be published but `private_losses`; `checkpoint` and `model` hold the weights.
+    All of them may be published but `private_losses`, `private_key` and `private_noise`;
+    `checkpoint` and `model` hold the weights.
 
     Example:
         >>> from taut.training import RunDirectory
@@ -67,6 +68,16 @@ class RunDirectory:
         return self.path / "private.csv"
 
     @property
+    def private_key(self) -> Path:
+        """The key of the dataset's fingerprint in the ledger; not for publication."""
+        return self.path / "private.key"
+
+    @property
+    def private_noise(self) -> Path:
+        """The keys of noise that is correlated over steps; not for publication."""
+        return self.path / "private.noise"
+
+    @property
     def model(self) -> Path:
         """The trained weights."""
         return self.path / "model.pt"
@@ -84,7 +95,7 @@ class RunDirectory:
     @property
     def written(self) -> tuple[Path, ...]:
         """The files that a run from a configuration writes."""
-        return (*self.begun, self.metrics, self.model, self.result)
+        return (*self.begun, self.private_key, self.metrics, self.model, self.result)
 
     def read_plan(self) -> Plan:
         """Return the plan of the run, once it is proven.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TrainingWords"]
 
-_BEFORE_CLIPPING = "gradients of examples clipped by "
+_BEFORE_CLIPPING = " clipped by "
 _AFTER_CLIPPING = ", Gaussian noise of multiplier "
 _ARITHMETIC = 1e-3  # relative: epsilons of comparisons are computed to this tolerance
 _MOST_SHOWN = 3  # differences; more of them say no more
@@ -35,11 +35,11 @@ class TrainingWords:
 
     Attributes:
         counted_steps: steps in the ledger.
-        batch_size: the expected number of examples in a step.
+        batch_size: the expected number of examples in a step; the least, if it changes.
         examples: how many there are.
         sampler: the name of the sampling.
         clipping: what it is called in words; None if that takes a file that is not at hand.
-        noise_multiplier: noise over the clipping norm.
+        noise_multiplier: noise over the clipping norm; the least, if it changes.
         lower: certified lower bound on epsilon.
         upper: certified upper bound on epsilon.
         delta: probability delta of the claim.
@@ -49,6 +49,13 @@ class TrainingWords:
         comparison: what another sampling would have promised; empty without.
         is_secure: whether the noise came from a secure generator.
         unchecked_isolation: whether it was not tested that examples are kept apart.
+        changed_data: whether the dataset may have been changed during the run.
+        ledger_hash: hash of the last line of the ledger; None if there is no file.
+        most_batch_size: largest expected number of examples in a step, if it changes.
+        most_noise: largest noise over the clipping norm, if it changes.
+        examples_each: how many examples of an owner are averaged before the clip, if the promise is
+            about owners; None if it is about examples.
+        encoder: name of the encoder that correlates noise over steps; None if it is independent.
         wording: 2, or 1 for statements that rounded the binary value of a float, 0.7 to 0.699999.
     """
 
@@ -67,6 +74,12 @@ class TrainingWords:
     comparison: str = ""
     is_secure: bool = True
     unchecked_isolation: bool = False
+    changed_data: bool = False
+    ledger_hash: str | None = None
+    most_batch_size: float | None = None
+    most_noise: float | None = None
+    examples_each: int | None = None
+    encoder: str | None = None
     wording: int = 2
 
     @classmethod
@@ -78,20 +91,25 @@ class TrainingWords:
         mixed = None
         if plan.mixing is not None:
             mixed = repr(plan.mixing), plan.mixing_notes(counted_steps)
-        setting = plan.noise_multiplier, plan.examples, counted_steps, plan.delta
         planned: dict[str, Any] = {
             "sampler": plan.sampling.name,
             "clipping": repr(plan.clipping),
             "delta": plan.delta,
             "adjacency": str(plan.adjacency),
         }
+        least_rate, most_rate = plan.rate_range
+        changes = plan.rate_schedule is not None
         return cls(
             counted_steps=counted_steps,
-            batch_size=plan.batch_size,
+            batch_size=least_rate * plan.examples if changes else plan.batch_size,
+            most_batch_size=most_rate * plan.examples if changes else None,
+            most_noise=plan.noise_range[1] if plan.noise_schedule is not None else None,
+            encoder=None if plan.encoder is None else type(plan.encoder).__name__,
             examples=plan.examples,
+            examples_each=None if plan.unit is None else plan.unit.examples_each,
             noise_multiplier=plan.noise_multiplier,
             mixing=mixed,
-            comparison=plan.sampling.comparison(*setting),
+            comparison=plan.comparison(counted_steps),
             **(planned | said),
         )
 
@@ -103,14 +121,30 @@ class TrainingWords:
         below, above, noise = self._rounded()
         yield (
             f"Trained by private gradient descent: {self.counted_steps} steps with an expected "
-            f"batch of {self.batch_size:g} out of {self.examples} examples ({self.sampler} "
-            f"sampling), {_BEFORE_CLIPPING}{self.clipping}{_AFTER_CLIPPING}"
-            f"{noise}. This is ({above}, {self.delta!r})-"
+            f"batch of {self._batches()} out of {self.examples} {self._units()} ({self.sampler} "
+            f"sampling), gradients of {self._units()}{_BEFORE_CLIPPING}{self.clipping}"
+            f"{_AFTER_CLIPPING}"
+            f"{noise}{self._up_to()}. This is ({above}, {self.delta!r})-"
             f"differentially private under {self.adjacency} adjacency, for whoever sees every "
             f"update; certified {below} <= epsilon <= {above} at "
             f"delta={self.delta!r}.",
             False,
         )
+        if self.examples_each is not None:
+            yield (
+                "The promise is to owners, each with all of its examples: neighbouring datasets "
+                "differ in all examples of one owner. In a step, the gradient of an owner is the "
+                f"mean over {self.examples_each} of its examples, drawn at random, and is clipped "
+                "once.",
+                False,
+            )
+        if self.encoder is not None:
+            yield (
+                f"The noise is correlated over steps by {self.encoder}: its multiplier is that of "
+                "the independent noise on encoded gradients, batches came in a fixed public order, "
+                "and the loss is that of all planned steps, spent with the first.",
+                False,
+            )
         if self.mixing is not None:
             name, notes = self.mixing
             yield f"Released weights were mixed by {name}.", False
@@ -128,6 +162,29 @@ class TrainingWords:
                 "(unchecked_isolation=True): the promise holds if it is so.",
                 False,
             )
+        if self.changed_data:
+            yield (
+                "The run went on with another dataset than it began with, or with one that could "
+                "not be compared: an example is protected in the steps that could see it.",
+                False,
+            )
+        if self.ledger_hash is not None:
+            yield f"The ledger of the run ends with the SHA-256 hash {self.ledger_hash}.", False
+
+    def _units(self) -> str:
+        return "examples" if self.examples_each is None else "owners"
+
+    def _batches(self) -> str:
+        if self.most_batch_size is None:
+            return f"{self.batch_size:g}"
+        return f"{self.batch_size:g} to {self.most_batch_size:g}"
+
+    def _up_to(self) -> str:
+        """Return how far noise goes above the least, and that it does so by a schedule."""
+        most = "" if self.most_noise is None else f" to {round_down(self.most_noise, 6)}"
+        if self.most_noise is None and self.most_batch_size is None:
+            return most
+        return f"{most}, by a schedule"
 
     def _rounded(self) -> tuple[str, str, str]:
         """Return lower bound, upper bound and noise, each rounded to its safe side."""

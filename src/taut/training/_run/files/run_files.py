@@ -9,12 +9,16 @@ from typing import Any
 
 from taut._base.files import write_atomically
 from taut.errors import UnsoundConfiguration
+from taut.noise import RandomSource
 from taut.training._ledger.ledger import RunLedger
 from taut.training._ledger.record import RunRecord
 from taut.training._ledger.result import TrainingResult
 from taut.training._ledger.run_directory import RunDirectory
+from taut.training._noise.keyed_bits import NoiseKeys
 from taut.training._plan.plan import Plan
 from taut.training._run.files.checkpoint import Checkpoints
+from taut.training._run.files.noise_keys import session_keys
+from taut.training._run.files.same_dataset import same_dataset
 from taut.training._run.files.shared_ledger import SharedLedger
 from taut.training._run.settings import Checkpointing
 from taut.training._tensors.processes import Processes
@@ -31,7 +35,8 @@ class RunFiles:
         checkpoints: when checkpoints are written.
         processes: processes that train together; the first of them reads and writes for all.
 
-    All of these files may be published but for logs of private losses.
+    All of these files may be published but for logs of private losses, `private.key` and
+    `private.noise`.
     """
 
     def __init__(
@@ -82,6 +87,29 @@ class RunFiles:
                 f"knows what it has spent; restore {at.ledger.name} from a copy, or use another "
                 "directory and add the loss of the lost run"
             )
+
+    def note_data(self, ledger: RunLedger, dataset: Any, *, may_change: bool) -> None:
+        """Refuse another dataset than the run began with; the next step notes the first one.
+
+        Args:
+            ledger: ledger from `ledger`.
+            dataset: dataset that is trained on.
+            may_change: whether to go on with another one, which the ledger then says.
+        """
+        if self._at is None:
+            return
+        key = self._at.private_key
+        found = self._processes.agreed(
+            lambda: same_dataset(key, ledger, dataset, may_change=may_change)
+        )
+        if found is not None:
+            fingerprint, changed = found
+            ledger.note_data(fingerprint, changed=changed)
+
+    def noise_keys(self, source: RandomSource, step: int) -> NoiseKeys:
+        """Return the keys of correlated noise, with a new one from a step on."""
+        path = None if self._at is None else self._at.private_noise
+        return self._processes.agreed(lambda: session_keys(path, source, step))
 
     def _write_plan(self, at: RunDirectory) -> None:
         if not at.plan.exists():
