@@ -426,7 +426,7 @@ def test_checkpoint_holds_released_states_and_nothing_else(tmp_path):
     assert set(saved["optimizer"]["param_groups"][0]) == {"lr", "params"}
     assert keep.gradients == [None] * len(keep.gradients)
     files = {path.name for path in tmp_path.iterdir()}
-    assert files == {"checkpoint.pt", "ledger.jsonl", "plan.json", "result.json"}
+    assert files == {"checkpoint.pt", "ledger.jsonl", "plan.json", "private.key", "result.json"}
     for tensor in tensors_in(vars(run.optimizer)):
         assert {float(x) for x in tensor.detach().flatten()} <= released
 

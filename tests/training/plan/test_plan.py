@@ -328,7 +328,10 @@ def test_no_delta_no_gaussian():
         ({"delta": None, "epsilon": 0.0}, "epsilon must be"),
         ({"clipping": 1.0}, "clipping must be a Clipping.*FlatClip"),
         ({"sampling": PoissonSampling}, "sampling must be a Sampling.*PoissonSampling"),
-        ({"sampling": "shuffled"}, "sampling must be one of poisson, allocation, fixed_size"),
+        (
+            {"sampling": "shuffled"},
+            "sampling must be one of poisson, truncated_poisson, allocation, fixed_size",
+        ),
         ({"sampling": PoissonSampling(0.2)}, "contradicts a batch of 100"),
         ({"sampling": FixedSizeSampling(20)}, "contradicts a batch of 100"),
         ({"max_noise_multiplier": 0}, "max_noise_multiplier must be"),

@@ -30,9 +30,13 @@ class Target:
     epsilon: float
     delta: float
     mixing: Mixing = UNMIXED
+    scheduled: Callable[[float], PrivacyLoss] | None = None
+    """Loss of steps that differ; other steps and batch sizes are then not tried."""
 
     def loss(self, noise_multiplier: float) -> PrivacyLoss:
         """Return the loss of the run with this much noise."""
+        if self.scheduled is not None:
+            return self.scheduled(noise_multiplier)
         rate = self.sampling.rate_of(self.batch_size, self.examples)
         sampling = self.sampling.fitted(self.examples, rate)
         return self.mixing.loss(noise_multiplier, sampling, self.steps, self.examples)
@@ -87,6 +91,8 @@ def _ways_out(target: Target, limit: float | None) -> list[str]:
     epsilon = target.loss(most).epsilon(target.delta)
     target = replace(target, mixing=target.mixing.beside(most))
     ways = [f"epsilon >= {round_up(epsilon, 3)}"] if epsilon < math.inf else []
+    if target.scheduled is not None:
+        return [*ways, "a schedule of fewer steps, or of smaller batches"]
     fewer = _turn(limit, lambda factor: replace(target, steps=math.floor(target.steps / factor)))
     if fewer is not None:
         ways.append(f"steps <= {fewer.steps}")

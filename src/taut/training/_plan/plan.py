@@ -11,56 +11,85 @@ from typing import Any
 
 from taut._base import validate
 from taut._base.rounding import round_down, round_up
-from taut.accounting import Adjacency, PrivacyLoss, calibrate
+from taut.accounting import calibrate
 from taut.errors import UnsoundConfiguration
+from taut.matrix import Encoder
 from taut.training._clipping.clipping import Clipping
-from taut.training._noise.step_noise import IndependentNoise, StepNoise
-from taut.training._plan.arguments import batches_of, sampling_of, steps_of, two_of_promise
+from taut.training._plan.arguments import (
+    batches_of,
+    noise_of,
+    sampling_of,
+    steps_of,
+    two_of_promise,
+)
 from taut.training._plan.best_sampling import BEST, cheaper
+from taut.training._plan.correlation import check_correlated, encoder_of, last_error
+from taut.training._plan.document import fields_of, written
 from taut.training._plan.feasible import Target, check_feasible
-from taut.training._plan.mixing import Mixing, ModelMix, mixing_of, planned_mixing
-from taut.training._sampling.sampling import Sampling, positive_rate
+from taut.training._plan.mixing import ModelMix
+from taut.training._plan.owners import Owners, unit_of
+from taut.training._plan.planned_steps import PlannedSteps
+from taut.training._plan.schedule import Changing
+from taut.training._sampling.sampling import Sampling
 
 __all__ = ["Plan"]
 
-SCHEMA = "taut.training-plan/1"
 _RECOMPUTED = 1 + 1e-6  # by which factor a bound may differ where arithmetic does
 
 
 @dataclass(frozen=True, init=False)
-class Plan:
+class Plan(PlannedSteps):
     """How a model is trained with privacy, and what that costs, solved for what was left out.
 
     Args:
-        examples: the number of training examples.
+        examples: the number of training examples; or `unit`.
         batch_size: the expected number of examples in a step; or `rate`, as a share of all. For an
-            epoch of whole steps, `RandomAllocation` makes it a little larger if need be.
-        rate: instead of `batch_size`, in (0, 1].
-        steps: the number of updates; or `epochs`.
+            epoch of whole steps, `RandomAllocation` makes it a little larger if need be. If it
+            changes from step to step, a schedule: one number for every step, or pairs of a number
+            of steps and the value that they have, as in [(500, 256), (100, 1024)].
+        rate: instead of `batch_size`, in (0, 1], or a schedule of such rates.
+        steps: the number of updates; or `epochs`; a schedule has a length of its own.
         epochs: instead of `steps`, how often an example is seen on average; steps are rounded up.
         epsilon: the promise; give two of `epsilon`, `delta` and `noise_multiplier`.
         delta: the promise, usually well below 1 / examples.
-        noise_multiplier: standard deviation of the noise over the clipping norm.
+        noise_multiplier: standard deviation of the noise over the clipping norm, or a schedule of
+            such numbers.
+        noise_schedule: a schedule of factors by which noise changes from step to step. They
+            multiply `noise_multiplier`; with `epsilon` and `delta` their ratios alone matter, and
+            one common factor is found.
         clipping: what is done to the gradient of one example.
-        sampling: how batches are drawn, or its name; "best" takes the cheaper of `PoissonSampling`
+        sampling: how batches are drawn, or its name; a cap on batches is
+            `TruncatedPoissonSampling(cap=...)`; "best" takes the cheaper of `PoissonSampling`
             and `RandomAllocation`, both at the rate of whole epochs, and `notes` say by how much.
+        noise: noise that is correlated over steps: an encoder of `taut.matrix` of as many steps, or
+            "banded", "blt", "inverse" or "tree"; None for independent noise. Batches come in a
+            fixed order then, and `noise_multiplier` is the deviation of the independent noise on
+            encoded gradients. The loss is that of the whole run, spent with its first step.
         mixing: mixing of released weights, whose uniform noise counts too; None for plain training.
             What is solved for is the noise multiplier, at a fixed width.
+        unit: instead of `examples`, owners of several examples each, whom the promise is then
+            about: `Owners(count, examples_each=...)`. Owners take the place of examples in all
+            other arguments.
         max_noise_multiplier: more noise than this is no use to you; by default the square root of
             the steps times the batch size, beyond which noise outweighs the sum of all gradients
             even if every one of them had full length and the same direction.
 
     Once made, all of these are set: `batch_size` to the expected size, a float, and `epochs` to
-    steps times rate.
+    steps times rate. Where noise changes, `noise_multiplier` is the least of the run, and
+    `noise_schedule` counts in its units; where batches change, `batch_size` and `rate` are means,
+    `rate_schedule` holds the rates, and `sampling` is not fitted to one of them. What holds for a
+    step is `noise_multiplier_at`, `batch_size_at` and `sampling_at`.
 
     **Guarantee**: `loss` is that of `steps` releases of a clipped sum with Gaussian noise over
     batches that `sampling` draws, under `adjacency`; `epsilon` and `delta` bound it with
     certainty. It holds for whoever sees every update, if batches stay secret and every step that
-    is seen is counted.
+    is seen is counted. Schedules are fixed in advance: they must not depend on what came out.
 
     Raises:
-        ValueError: if too much or too little is given, or sizes do not fit.
+        ValueError: if too much or too little is given, or sizes or lengths do not fit.
         InfeasibleBudget: if the promise needs more noise than is of use; says what would help.
+        UnsoundConfiguration: for a schedule with a sampling, clipping or mixing that has no
+            theorem or no engine for it.
 
     Example:
         >>> from taut.training import FlatClip, Plan
@@ -70,19 +99,16 @@ class Plan:
         ... )
         >>> plan.steps, round(plan.noise_multiplier, 3), plan.loss.epsilon(delta=1e-5) <= 3
         (1758, 0.841, True)
+        >>> plan = Plan(
+        ...     examples=60_000, batch_size=[(500, 256), (100, 1024)], epsilon=3, delta=1e-5,
+        ...     noise_schedule=[(400, 1.0), (200, 0.8)], clipping=FlatClip(1.0),
+        ... )
+        >>> plan.steps, plan.batch_size_at(550), plan.noise_multiplier < plan.noise_multiplier_at(0)
+        (600, 1024.0, True)
     """
 
-    examples: int
-    batch_size: float
-    rate: float
-    steps: int
-    epochs: float
     epsilon: float
     delta: float
-    noise_multiplier: float
-    clipping: Clipping
-    sampling: Sampling
-    mixing: ModelMix | None
     max_noise_multiplier: float
     _answers: list[tuple[int, float]] = field(compare=False, repr=False)
     _choice: str = field(compare=False, repr=False)
@@ -91,19 +117,26 @@ class Plan:
     def __init__(
         self,
         *,
-        examples: int,
+        examples: int | None = None,
         clipping: Clipping,
-        batch_size: int | None = None,
-        rate: float | None = None,
+        batch_size: int | Changing | None = None,
+        rate: float | Changing | None = None,
         steps: int | None = None,
         epochs: float | None = None,
         epsilon: float | None = None,
         delta: float | None = None,
-        noise_multiplier: float | None = None,
+        noise_multiplier: float | Changing | None = None,
+        noise_schedule: Changing | None = None,
         sampling: Sampling | str | None = None,
+        noise: Encoder | str | None = None,
         mixing: ModelMix | None = None,
+        unit: Owners | None = None,
         max_noise_multiplier: float | None = None,
     ) -> None:
+        if noise is not None and noise != "independent":
+            if sampling == BEST:
+                raise ValueError("noise= decides the sampling; leave sampling='best' out")
+            sampling = "fixed_order" if sampling is None else sampling
         if sampling == BEST:
             arguments: dict[str, Any] = {
                 "examples": examples,
@@ -115,7 +148,9 @@ class Plan:
                 "epsilon": epsilon,
                 "delta": delta,
                 "noise_multiplier": noise_multiplier,
+                "noise_schedule": noise_schedule,
                 "mixing": mixing,
+                "unit": unit,
                 "max_noise_multiplier": max_noise_multiplier,
             }
             chosen, why = cheaper(lambda **change: Plan(**{**arguments, **change}), arguments)
@@ -125,57 +160,31 @@ class Plan:
             raise validate.WrongType(
                 f"clipping must be a Clipping, got clipping={clipping!r}; try FlatClip(1.0)"
             )
-        n, size, share, kind = batches_of(examples, batch_size, rate, sampling_of(sampling))
-        self._set(examples=n, batch_size=size, rate=share, mixing=mixing)
+        owners, units = unit_of(unit, examples)
+        n, size, share, kind, rates = batches_of(units, batch_size, rate, sampling_of(sampling))
+        solved = epsilon is not None and delta is not None
+        least, noises = noise_of(noise_multiplier, noise_schedule, solved=solved)
+        self._set(examples=n, batch_size=size, rate=share, mixing=mixing, unit=owners)
         self._mixing.check(clipping, kind)
-        count = steps_of(steps, epochs, share)
-        self._set(sampling=kind.for_clipping(clipping), steps=count, epochs=count * share)
-        limit = self.batch_size * math.sqrt(self.steps)
+        count = steps_of(
+            steps, epochs, share, {"batch_size or rate": rates, "noise_schedule": noises}
+        )
+        if noises is not None and len(noises.stretches) == 1:
+            noises = None
+        self._set(steps=count, epochs=count * share, rate_schedule=rates, noise_schedule=noises)
+        self._set(sampling=kind.for_clipping(clipping))
+        self._set(encoder=encoder_of(noise, count, kind))
+        limit = self._drowning
         if max_noise_multiplier is not None:
             limit = validate.positive(max_noise_multiplier=max_noise_multiplier)
         fitted = clipping.fitted(self.batch_size)
         self._set(clipping=fitted, max_noise_multiplier=limit, _answers=[], _choice="")
-        self._set_promise(epsilon, delta, noise_multiplier, max_noise_multiplier)
+        self._check_schedules()
+        check_correlated(self)
+        self._set_promise(epsilon, delta, least, max_noise_multiplier)
         self._answers.append((self.steps, self.epsilon))
 
     # --- what the plan costs -------------------------------------------------------------------
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """The relation that the promise is about."""
-        return self.sampling.adjacency
-
-    @property
-    def step_loss(self) -> PrivacyLoss:
-        """The loss of one step; of the first of an epoch, where an epoch is drawn at once."""
-        return self._loss_with(self.noise_multiplier, 1)
-
-    @property
-    def loss(self) -> PrivacyLoss:
-        """The loss of all steps."""
-        return self.loss_at(self.steps)
-
-    def loss_at(self, step: int) -> PrivacyLoss:
-        """Return the loss of the first `step` steps; there may be more of them than planned."""
-        count = validate.integer(step=step)
-        return self._loss_with(self.noise_multiplier, count)
-
-    def is_loss_of(self, loss: PrivacyLoss, steps: int) -> bool:
-        """Return whether a loss is that of so many steps of the plan.
-
-        Where epochs are drawn at once, any of them may have been broken off: a run that was killed
-        went on with a new one.
-        """
-        if loss == self.loss_at(steps):
-            return True
-        if self.sampling.epoch_steps == 1 or loss.adjacency is not self.adjacency:
-            return False
-        taken = [(getattr(release, "taken", 0), release, count) for release, count in loss.terms]
-        whole = all(
-            part > 0 and tuple(self.loss_at(part).terms) == ((release, 1),)
-            for part, release, _ in taken
-        )
-        return whole and sum(part * count for part, _, count in taken) == steps
 
     def epsilon_at(self, step: int) -> float:
         """Return epsilon after `step` steps, at the delta of the plan; grows with `step`.
@@ -199,82 +208,57 @@ class Plan:
         insort(self._answers, (count, value))
         return value
 
-    def noise_scales(self, sizes: Mapping[str, int]) -> list[float]:
-        """Return the standard deviation of the noise in every group of the clipping.
-
-        Args:
-            sizes: the number of entries of every trainable parameter, by name.
-
-        **Guarantee**: `taut.noise.optimal_gaussian` for the sensitivity set of the clipping, at
-        the noise multiplier of the plan: the least noise of that strength.
-
-        Example:
-            >>> from taut.training import FlatClip, Plan
-            >>> plan = Plan(
-            ...     examples=1_000, batch_size=100, steps=50, noise_multiplier=2.0, delta=1e-5,
-            ...     clipping=FlatClip(0.5),
-            ... )
-            >>> (scale,) = plan.noise_scales({"weight": 20, "bias": 2})
-            >>> round(scale, 6)
-            1.0
-        """
-        noise = self.noise(sizes)
-        if not isinstance(noise, IndependentNoise) or noise.coordinate_rate < 1:
-            raise UnsoundConfiguration(
-                f"clipping={self.clipping!r} with sampling={self.sampling!r} asks for noise in a "
-                "basis, for a bound that moves, or for masks, not for one scale per group; ask the "
-                "plan for its noise"
-            )
-        return list(noise.scales)
-
-    def noise(self, sizes: Mapping[str, int]) -> StepNoise:
-        """Return the noise of one step, for the sum of clipped gradients.
-
-        Args:
-            sizes: the number of entries of every trainable parameter, by name, in their order.
-
-        **Guarantee**: the least noise for the sensitivity set of the clipping that is as strong as
-        scalar noise of the plan's multiplier for sensitivity one.
-        """
-        names, counts = list(sizes), [validate.positive_integer(size=n) for n in sizes.values()]
-        if not names:
-            raise ValueError("sizes must name at least one parameter, got an empty mapping")
-        return self.sampling.noise(self.clipping, names, counts, self.noise_multiplier)
-
     @property
     def notes(self) -> tuple[str, ...]:
         """What a careful reader would ask about."""
         found = []
         if self.delta >= 1 / self.examples:
             found.append(
-                f"delta={self.delta:g} is not below 1 / examples = {1 / self.examples:.3g}: such a "
-                "promise would allow publishing a whole example now and then"
+                f"delta={self.delta:g} is not below 1 / {self.units} = {1 / self.examples:.3g}: "
+                "such a promise would allow publishing "
+                f"{'a whole example' if self.unit is None else 'all of an owner'} now and then"
             )
-        if self.noise_multiplier > self.batch_size:
+        if self.encoder is None and self.noise_multiplier > self.batch_size:
             found.append(
                 f"noise_multiplier={self.noise_multiplier:.4g} exceeds batch_size="
-                f"{self.batch_size:g}: one step is mostly noise even where all examples agree"
+                f"{self.batch_size:g}: one step is mostly noise even where all {self.units} agree"
             )
-        setting = self.noise_multiplier, self.examples, self.steps, self.delta
-        comparison = self.sampling.comparison(*setting)
-        if comparison:
+        if comparison := self.comparison(self.steps):
             found.append(comparison)
         if self._choice:
             found.append(self._choice)
         return (*self.mixing_notes(self.steps), *found)
+
+    def comparison(self, steps: int) -> str:
+        """Return what another sampling would promise for so many steps, if readers should know."""
+        if self.follows_ledger:
+            return ""
+        return self.sampling.comparison(self.noise_multiplier, self.examples, steps, self.delta)
 
     def mixing_notes(self, steps: int) -> tuple[str, ...]:
         """Return what must be said beside the epsilon of `steps` steps if weights are mixed."""
         return self._mixing.notes(self.noise_multiplier, self.sampling, steps, self.delta)
 
     def __str__(self) -> str:
+        sizes = f"{self.batch_size:g}"
+        noises = round_down(self.noise_multiplier, 6)
+        if self.rate_schedule is not None:
+            least, most = (r * self.examples for r in self.rate_range)
+            sizes = f"{least:g} to {most:g}"
+        if self.noise_schedule is not None:
+            noises += f" to {round_down(self.noise_range[1], 6)}"
         lines = [
-            f"{self.steps} steps of {self.batch_size:g} examples out of {self.examples} "
+            f"{self.steps} steps of {sizes} {self.units} out of {self.examples} "
             f"({self.epochs:.4g} epochs), sampling {self.sampling.name}",
-            f"clipping {self.clipping!r}, noise multiplier {round_down(self.noise_multiplier, 6)}",
+            f"clipping {self.clipping!r}, noise multiplier {noises}",
             f"epsilon {round_up(self.epsilon, 6)} at delta {self.delta!r}, "
             f"adjacency {self.adjacency}",
         ]
+        if self.unit is not None:
+            each = self.unit.examples_each
+            lines[-1] += f" of owners, each with a mean over {each} examples"
+        if self.encoder is not None:
+            lines.insert(2, f"noise correlated by {type(self.encoder).__name__}")
         if self.mixing is not None:
             lines.insert(2, f"mixing {self.mixing!r}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
@@ -283,22 +267,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready description from which the promise can be recomputed."""
-        mixing = {} if self.mixing is None else {"mixing": self.mixing.to_dict()}
-        return {
-            "schema": SCHEMA,
-            "examples": self.examples,
-            "batch_size": self.batch_size,
-            "rate": self.rate,
-            "steps": self.steps,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "noise_multiplier": self.noise_multiplier,
-            "max_noise_multiplier": self.max_noise_multiplier,
-            "clipping": self.clipping.to_dict(),
-            "sampling": self.sampling.to_dict(),
-            "adjacency": str(self.adjacency),
-            **mixing,
-        }
+        return written(self)
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON text."""
@@ -332,14 +301,12 @@ class Plan:
             ValueError: if the schema or a field is unknown, missing or malformed.
             UnsoundConfiguration: if sampling, clipping and mixing do not go together.
         """
-        if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
-            found = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
-            raise ValueError(f"not a training plan: expected schema {SCHEMA!r}, got {found!r}")
         plan = object.__new__(cls)
-        try:
-            plan._restore(data)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"malformed training plan: {error!r}") from None
+        plan._set(**fields_of(data), _answers=[], _choice="")
+        plan.sampling.check_clipping(plan.clipping)
+        plan._mixing.check(plan.clipping, plan.sampling)
+        plan._check_schedules()
+        check_correlated(plan)
         return plan
 
     @classmethod
@@ -380,51 +347,11 @@ class Plan:
             self._answers.append((self.steps, self.epsilon))
         return self
 
-    def _restore(self, data: Mapping[str, Any]) -> None:
-        """Set every field from JSON, without solving again."""
-        examples, steps = (
-            validate.positive_integer(**{name: data[name]}) for name in ("examples", "steps")
-        )
-        rate = positive_rate(rate=data["rate"])
-        sampling = Sampling.from_dict(data["sampling"])
-        if data["adjacency"] != sampling.adjacency:
-            raise UnsoundConfiguration(
-                f"adjacency={data['adjacency']!r} does not belong to sampling {sampling.name!r}"
-            )
-        size = validate.positive(batch_size=data["batch_size"])
-        for expected in (rate * examples, sampling.expected_batch_size(examples)):
-            if not math.isclose(size, expected, rel_tol=1e-9):
-                raise ValueError(
-                    f"batch_size={size!r} does not fit rate={rate!r} and sampling={sampling!r}"
-                )
-        self._set(
-            examples=examples,
-            batch_size=size,
-            rate=rate,
-            steps=steps,
-            epochs=steps * rate,
-            epsilon=validate.non_negative(epsilon=data["epsilon"]),
-            delta=validate.below_one(delta=data["delta"]),
-            noise_multiplier=validate.positive(noise_multiplier=data["noise_multiplier"]),
-            clipping=Clipping.from_dict(data["clipping"]).fitted(size),
-            sampling=sampling,
-            mixing=mixing_of(data),
-            max_noise_multiplier=validate.positive(limit=data["max_noise_multiplier"]),
-            _answers=[],
-            _choice="",
-        )
-        sampling.check_clipping(self.clipping)
-        self._mixing.check(self.clipping, sampling)
-
     # --- how the plan is made ------------------------------------------------------------------
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
-
-    @property
-    def _mixing(self) -> Mixing:
-        return planned_mixing(self.mixing)
 
     def _set_promise(
         self,
@@ -446,10 +373,26 @@ class Plan:
             noise_multiplier = self._solve_noise(epsilon, delta, limit)
         self._set(epsilon=epsilon, delta=delta, noise_multiplier=noise_multiplier)
 
+    @property
+    def _drowning(self) -> float:
+        """The noise that equals the sum of all gradients, if these have one direction."""
+        if self.encoder is None:
+            return self.batch_size * math.sqrt(self.steps)
+        return self.batch_size * self.steps / last_error(self.encoder)
+
     def _solve_noise(self, epsilon: float, delta: float, limit: float | None) -> float:
         target = Target(
-            self.sampling, self.examples, self.batch_size, self.steps, epsilon, delta, self._mixing
+            self.sampling,
+            self.examples,
+            self.batch_size,
+            self.steps,
+            epsilon,
+            delta,
+            self._mixing,
+            self._loss_with if self.follows_ledger else None,
         )
+        if self.encoder is not None and limit is None:
+            limit = self._drowning
         check_feasible(target, limit)
         self._set(sampling=self.sampling.tuned(self.clipping, self.steps, epsilon, delta))
         noise = calibrate(self._loss_with, epsilon=epsilon, delta=delta).value
@@ -457,7 +400,3 @@ class Plan:
         while (excess := self._loss_with(noise).epsilon(delta) / epsilon) > 1:
             noise *= max(math.sqrt(excess), 1 + 1e-5)
         return noise
-
-    def _loss_with(self, noise_multiplier: float, steps: int | None = None) -> PrivacyLoss:
-        count = self.steps if steps is None else steps
-        return self._mixing.loss(noise_multiplier, self.sampling, count, self.examples)
