@@ -1,5 +1,6 @@
 """Runs a function in two processes that talk over gloo, and returns what each of them found."""
 
+import faulthandler
 import os
 import pickle
 import sys
@@ -26,6 +27,7 @@ def in_processes(function, *arguments, world=WORLD):
 
 
 def _run(rank, function, arguments, world, folder):
+    faulthandler.enable()
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     store = dist.FileStore(str(Path(folder) / "store"), world)

@@ -1,12 +1,15 @@
 """Small runs: data, models, plans, and the slow way to train."""
 
+import json
+
 import torch
 from oracles.gradients import clipped_sum, cross_entropy, loop
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from taut.noise import SeededForExperiments
-from taut.training import Callback, FlatClip, Plan, make_private
+from taut.training import Callback, FlatClip, Plan, RunHistory, make_private
+from taut.training._ledger.hash_chain import HASH, hash_after
 from taut.training._noise.generators import split
 from taut.training.extend import IndependentNoise
 
@@ -99,3 +102,10 @@ def one_by_one(net, optimizer, dataset, a_plan, seed):
 def leave_out_noise(monkeypatch):
     """Let plans of one group ask for no noise."""
     monkeypatch.setattr(Plan, "noise", lambda _, sizes: IndependentNoise((0.0,), (0,) * len(sizes)))
+
+
+def append_entry(path, entry):
+    """Add a line to a ledger as a process would that knows all lines before it."""
+    line = entry | {HASH: hash_after(RunHistory.read(path).head, entry)}
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")

@@ -13,6 +13,7 @@ from taut.training._clipping.entries import L2LInfClip
 from taut.training._clipping.gep import GEPClip, RefreshedGEPClip
 from taut.training._clipping.group import GroupClip
 from taut.training._clipping.hybrid import HybridClip
+from taut.training._clipping.lora import LoRAClip
 from taut.training._clipping.quantile import QuantileClip
 from taut.training._clipping.refreshed import RefreshedHybridClip
 from taut.training._ledger.history import RunHistory
@@ -21,9 +22,12 @@ from taut.training._ledger.result import TrainingResult
 from taut.training._ledger.run_directory import RunDirectory
 from taut.training._ledger.statement_words import TrainingWords
 from taut.training._plan.mixing import ModelMix
+from taut.training._plan.owners import Owners
 from taut.training._plan.plan import Plan
 from taut.training._sampling.allocation import RandomAllocation
+from taut.training._sampling.fixed_order import FixedOrderSampling
 from taut.training._sampling.sampling import FixedSizeSampling, PoissonSampling
+from taut.training._sampling.truncated import TruncatedPoissonSampling
 from taut.training._sampling.twice import TwiceSampling
 
 if TYPE_CHECKING:
@@ -46,16 +50,19 @@ __all__ = [
     "Callback",
     "Checkpointing",
     "Evaluation",
+    "FixedOrderSampling",
     "FixedSizeSampling",
     "FlatClip",
     "GEPClip",
     "GroupClip",
     "HybridClip",
     "L2LInfClip",
+    "LoRAClip",
     "Loading",
     "Logs",
     "ModelMix",
     "NormalisedClip",
+    "Owners",
     "Plan",
     "PoissonSampling",
     "PrivateLoader",
@@ -73,6 +80,7 @@ __all__ = [
     "TensorBoardLog",
     "TrainingResult",
     "TrainingWords",
+    "TruncatedPoissonSampling",
     "TwiceSampling",
     "causal_lm_loss",
     "check_model",

@@ -16,6 +16,8 @@ from taut.training._clipping.refreshed import RefreshedClipping
 from taut.training._ledger.history import Segment
 from taut.training._noise.basis import BasisNoise
 from taut.training._noise.step_noise import Draw, IndependentNoise, StepNoise
+from taut.training._plan.planned_steps import PlannedSteps
+from taut.training._plan.schedule import Schedule
 from taut.training._sampling.sampling import Sampling
 
 if TYPE_CHECKING:
@@ -36,11 +38,13 @@ __all__ = [
     "IndependentNoise",
     "MicroBatch",
     "NormClipping",
+    "PlannedSteps",
     "PrivateGradient",
     "Refresh",
     "RefreshedClipping",
     "RowClipping",
     "Sampling",
+    "Schedule",
     "Segment",
     "StepNoise",
     "apply",

@@ -115,14 +115,14 @@ def test_before_the_first_step_nothing_is_counted(tmp_path):
 
 
 def test_during_the_checks_of_the_first_batch(tmp_path, monkeypatch):
-    from taut.training._step import private_gradient as _private_gradient
+    from taut.training._step import example_gradients
 
     def checked(*arguments, **options):
         send()
         return original(*arguments, **options)
 
-    original = _private_gradient.check_examples
-    monkeypatch.setattr(_private_gradient, "check_examples", checked)
+    original = example_gradients.check_examples
+    monkeypatch.setattr(example_gradients, "check_examples", checked)
     with pytest.raises(KeyboardInterrupt, match="after step 1 of"):
         trainer(tmp_path, model()).fit(data())
     monkeypatch.undo()

@@ -287,7 +287,7 @@ def test_epsilon_is_logged_for_tensorboard(tmp_path):
 def test_run_files_hold_no_private_loss_unless_asked(tmp_path):
     trained(model(), plan(), run_dir=tmp_path / "quiet")
     names = {path.name for path in (tmp_path / "quiet").iterdir()}
-    assert names == {"plan.json", "ledger.jsonl", "checkpoint.pt", "result.json"}
+    assert names == {"plan.json", "ledger.jsonl", "private.key", "checkpoint.pt", "result.json"}
     result = json.loads((tmp_path / "quiet" / "result.json").read_text())
     assert result["epsilon"]["upper"] == pytest.approx(plan().epsilon)
     trained(model(), plan(), run_dir=tmp_path / "open", logs=Logs(private_metrics=True))
@@ -613,3 +613,16 @@ def test_one_number_that_is_not_finite_is_found_in_every_precision(kind, bad):
     inputs[2, 31] = bad
     with pytest.raises(ValueError, match="NaN or infinite"):
         check_finite((inputs.to(kind),))
+
+
+def test_spectral_norms_are_not_taken_for_memory_of_examples():
+    bits = torch.Generator().manual_seed(0)
+    data = TensorDataset(
+        torch.randn(64, 8, generator=bits), torch.randint(0, 3, (64,), generator=bits)
+    )
+    plan = Plan(
+        examples=64, batch_size=16, steps=3, noise_multiplier=1, delta=1e-3, clipping=FlatClip(1.0)
+    )
+    normed = nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8))
+    model = nn.Sequential(normed, nn.ReLU(), nn.Linear(8, 3))
+    assert PrivateTrainer(model, nn.CrossEntropyLoss(), plan).fit(data).steps == 3

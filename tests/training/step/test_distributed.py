@@ -15,9 +15,10 @@ from torch import distributed as dist
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import SGD, Adam
 from torch.utils.data import DataLoader, TensorDataset
 from training.ranks import in_processes
-from training.runs import data, model, plan, sgd
+from training.runs import append_entry, data, model, plan, sgd
 
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import SecureGenerator, SeededForExperiments
@@ -192,9 +193,9 @@ class KeepRun(Callback):
 
     def on_step_end(self, trainer, event):
         if event.step == 5:
-            shutil.copytree(trainer._files.directory, f"{trainer._files.directory} kept")
-            with Path(f"{trainer._files.directory} kept", "ledger.jsonl").open("a") as ledger:
-                ledger.write('{"return": 2}\n')
+            kept = Path(f"{trainer._files.directory} kept")
+            shutil.copytree(trainer._files.directory, kept)
+            append_entry(kept / "ledger.jsonl", {"return": 2})
 
 
 def fitted(folder):
@@ -306,11 +307,11 @@ def with_penalty():
 
 
 def refusals(rank, folder):
-    def loop_with(ledger):
+    def loop_with(ledger, **options):
         net = model()
         make_private(
             module=net,
-            optimizer=sgd(net),
+            optimizer=sgd(net, **options),
             data_loader=DataLoader(data(), batch_size=12),
             noise_multiplier=1.0,
             max_grad_norm=0.5,
@@ -333,7 +334,24 @@ def refusals(rank, folder):
         "penalty": refusal(with_penalty),
         "other bound": refusal(lambda: other_bound(rank)),
         "sharded run": refusal(sharded_run),
+        "other rate": refusal(lambda: loop_with(None, lr=0.1 + rank)),
+        "other optimizer": refusal(lambda: updated_by(Adam if rank else SGD)),
+        "other weights": refusal(lambda: with_other_weights(rank)),
     }
+
+
+def updated_by(kind):
+    net = model()
+    engine(net).check_processes(kind(net.parameters(), lr=0.1))
+
+
+def with_other_weights(rank):
+    net = model()
+    gradient = engine(net)
+    gradient.check_processes(sgd(net))
+    with torch.no_grad():
+        net[0].weight[0, 0] += 1e-6 * rank
+    gradient.check_processes(sgd(net))
 
 
 def everything(rank, folder):
@@ -559,6 +577,9 @@ def test_loops_of_users_wait_for_each_other(ranks, kind):
         ("penalty", "gradient outside of its layer"),
         ("other bound", "the clipping norm must be the same"),
         ("sharded run", "run_dir holds whole models"),
+        ("other rate", "the optimizer and its settings must be the same"),
+        ("other optimizer", "the optimizer and its settings must be the same"),
+        ("other weights", "the weights (by their hash) must be the same"),
     ],
 )
 def test_refusals(ranks, what, message):

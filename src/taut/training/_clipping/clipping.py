@@ -49,6 +49,10 @@ class Clipping(Strategy):
     """Whether a step releases something beside the sum of gradients. What hides the sum better than
     its noise, such as mixing models, does not hide that."""
 
+    follows_weights: ClassVar[bool] = False
+    """Whether gradients are clipped and hidden in coordinates that weights decide. Processes would
+    have to agree on these to the last bit, so that one alone may train."""
+
     @abstractmethod
     def groups(self, names: Sequence[str]) -> list[int]:
         """Return for every parameter, by name, the number of its group, from zero up."""

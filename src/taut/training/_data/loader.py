@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,8 +17,10 @@ from taut.noise import RandomSource, SeededForExperiments, default_generator
 from taut.training._data.collation import check_collation
 from taut.training._data.fetching import empty_batch, whole_tensors
 from taut.training._data.loader_checks import check_replaceable, check_size, fitted, refuse_loader
+from taut.training._data.owned_examples import OwnedExamples
 from taut.training._noise.generators import checked
 from taut.training._plan.plan import Plan
+from taut.training._plan.schedule import Schedule
 from taut.training._sampling.sampling import Indices, Sampling
 from taut.training._tensors.examples import Collate, length
 from taut.training._tensors.processes import Processes
@@ -40,11 +43,13 @@ class MicroBatch(NamedTuple):
 
     Attributes:
         data: what the collate function made of the examples; None if there are none.
-        size: how many examples.
+        size: how many examples; how many owners, if a plan is about them, each with as many rows
+            of data, owner after owner.
         step: the number of the logical batch, from zero, over all passes.
         is_last: whether the logical batch ends here, so that noise is due.
-        place: the number of the step in its epoch, from zero, where an epoch is drawn at once;
-            zero where every step draws afresh. A ledger is told of it.
+        place: the number of the step in its epoch, from zero, where an epoch is drawn at once; its
+            number in the plan, where noise or batch sizes change; zero otherwise. A ledger is told
+            of it.
     """
 
     data: Any
@@ -60,7 +65,10 @@ class MicroBatch(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """A logical batch that was drawn; `state` is the generator's before that."""
+    """A logical batch that was drawn; `state` is the generator's before that, if it was afresh.
+
+    Indices are places of examples, in a row for every owner if there are owners.
+    """
 
     indices: Indices
     step: int
@@ -85,6 +93,8 @@ class PrivateLoader:
         max_physical_batch_size: larger batches come in parts of at most this size.
         num_workers: processes that fetch examples; which ones is decided in this process.
         collate_fn: makes a batch of a list of examples, by default as torch does.
+        owners: names of the examples' owners, in the order of the dataset, for a plan with
+            `unit=Owners(...)`. A batch then holds `examples_each` rows for every owner.
         steps: how many logical batches one pass has; by default those of an epoch, 1 / rate.
         generator: where choices come from, by default the secure generator.
         process_group: group of the processes that train together, by default all of them if
@@ -132,6 +142,7 @@ class PrivateLoader:
         max_physical_batch_size: int | None = None,
         num_workers: int = 0,
         collate_fn: Collate | None = None,
+        owners: Any = None,
         steps: int | None = None,
         generator: RandomSource | None = None,
         process_group: Any = None,
@@ -142,6 +153,11 @@ class PrivateLoader:
         self.plan = sampling if isinstance(sampling, Plan) else None
         self.sampling = sampling.sampling if isinstance(sampling, Plan) else fitted(sampling)
         self.examples = length(dataset)
+        unit = None if self.plan is None else self.plan.unit
+        self.owned = OwnedExamples.of(unit, owners, self.examples)
+        """Which examples belong to whom, if that matters; a secret."""
+        if self.owned is not None:
+            self.examples = self.owned.count  # what is drawn from
         if self.plan is not None:
             check_size(self.plan, self.examples)
         self.max_physical_batch_size = (
@@ -149,15 +165,19 @@ class PrivateLoader:
             if max_physical_batch_size is None
             else validate.positive_integer(max_physical_batch_size=max_physical_batch_size)
         )
-        expected = self.sampling.expected_batch_size(self.examples)
         if steps is None:
-            steps = math.ceil(self.examples / expected * (1 - 1e-12))
+            steps = math.ceil(self.examples / self._expected * (1 - 1e-12))
         self._pass = validate.positive_integer(steps=steps)
         self.processes = Processes.current(process_group)
-        self.processes.check_same("sampling", (repr(self.sampling), self.examples, self._pass))
+        drawn = repr(self.sampling), repr(self._rates), self.examples, self._pass
+        self.processes.check_same("sampling", drawn)
         source = default_generator() if generator is None else checked(generator)
         bits = self.processes.own if self.sampling.samples_apart else self.processes.common
         self.generator = bits(source)
+        # Bits that all processes share must not be spent on what one of them looks at.
+        self._own_bits = (
+            self.generator if self.sampling.samples_apart else self.processes.own(source)
+        )
         self.current: MicroBatch | None = None
         """What was yielded last."""
         self.steps_taken = 0
@@ -210,11 +230,22 @@ class PrivateLoader:
         return self._pass
 
     def __repr__(self) -> str:
-        expected = self.sampling.expected_batch_size(self.examples)
+        expected = self._expected
         return (
             f"<private loader: {len(self)} batches in a pass, {self.sampling!r} of {self.examples} "
             f"examples, {expected:.6g} expected in a batch>"
         )
+
+    @property
+    def _rates(self) -> Schedule | None:
+        return None if self.plan is None else self.plan.rate_schedule
+
+    @property
+    def _expected(self) -> float:
+        """The expected size of a batch; its mean, if rates change."""
+        if self.plan is not None and self._rates is not None:
+            return self._rates.mean * self.examples
+        return self.sampling.expected_batch_size(self.examples)
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the collated batches of one pass."""
@@ -229,7 +260,7 @@ class PrivateLoader:
         """
         self._check_steps_left()
         if self._tests_collation and self._collate is not None:
-            check_collation(self.dataset, self._collate, self.examples)
+            check_collation(self.dataset, self._collate, length(self.dataset))
             self._tests_collation = False
         fetched = self._fetched()
         pending = self._pending
@@ -247,7 +278,7 @@ class PrivateLoader:
         state = None
         if isinstance(self.generator, SeededForExperiments):
             # An epoch that was begun is not gone on with: the next one is drawn from here.
-            ahead = [batch.state for batch in self._drawn if batch.place == 0]
+            ahead = [batch.state for batch in self._drawn if batch.state is not None]
             state = ahead[0] if ahead else self.generator.state_dict()
         return {"steps": self.steps_taken, "generator": state}
 
@@ -291,9 +322,21 @@ class PrivateLoader:
     def _draw_anew(self) -> None:
         """Begin a new epoch with the next step."""
         rank, size = self.processes.rank, self.processes.size
-        self._shares = self.sampling.shares(self.examples, rank, size, self.generator)
+        if self._rates is None:
+            self._shares = self.sampling.shares_from(
+                self.steps_taken, self.examples, rank, size, self.generator
+            )
+        else:
+            self._shares = self._changing_shares(rank, size)
         self._epochs_from = self.steps_taken
         self._drawn: deque[_Batch] = deque()  # ahead of what was handed out
+
+    def _changing_shares(self, rank: int, size: int) -> Iterator[Indices]:
+        """Yield this process's share of every batch from the next step on, each at its rate."""
+        assert self.plan is not None
+        for step in count(self.steps_taken):
+            sampling = self.plan.sampling_at(step)
+            yield next(sampling.shares(self.examples, rank, size, self.generator))
 
     def _batch(self, step: int) -> _Batch:
         """Return the batch of a step, drawn now or for an earlier pass that did not get to it."""
@@ -301,9 +344,15 @@ class PrivateLoader:
         if ahead < len(self._drawn):
             return self._drawn[ahead]
         seeded = isinstance(self.generator, SeededForExperiments)
-        state = self.generator.state_dict() if seeded else None  # type: ignore[attr-defined]
         place = (step - self._epochs_from) % self.sampling.epoch_steps
-        batch = _Batch(next(self._shares), step, place, state)
+        is_first = seeded and place == 0
+        state = self.generator.state_dict() if is_first else None  # type: ignore[attr-defined]
+        if self.plan is not None and self.plan.follows_ledger:
+            place = step
+        drawn = next(self._shares)
+        if self.owned is not None:
+            drawn = self.owned.rows(drawn, self._own_bits)
+        batch = _Batch(drawn, step, place, state)
         self._drawn.append(batch)
         return batch
 
@@ -317,11 +366,13 @@ class PrivateLoader:
             for part in self._parts(self._batch(step)):
                 pending.append(part)
                 if len(part.indices):
-                    yield part.indices
+                    yield part.indices.reshape(-1)
 
     def _parts(self, batch: _Batch) -> Iterator[_Part]:
         indices = batch.indices
-        size = self.max_physical_batch_size or max(len(indices), 1)
+        size = self.max_physical_batch_size or max(indices.size, 1)
+        if self.owned is not None:  # whose rows are clipped together
+            size = max(size // self.owned.each, 1)
         count = max(-(-len(indices) // size), 1)
         # Parts of nearly equal size: none is so small that its step costs more than it does.
         for i, part in enumerate(np.array_split(indices, count)):
@@ -372,6 +423,11 @@ def check_sampler(loader: object, sampling: Sampling) -> PrivateLoader:
     """
     if not isinstance(loader, PrivateLoader):
         refuse_loader(loader, sampling)
+    if not sampling.is_fitted:
+        raise UnsoundConfiguration(
+            "batch sizes that change are drawn for PrivateTrainer alone; use it, or a plan of one "
+            "batch size"
+        )
     if loader.sampling != sampling:
         raise UnsoundConfiguration(
             f"the loader draws with {loader.sampling!r}, the plan accounts for {sampling!r}; "

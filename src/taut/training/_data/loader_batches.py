@@ -18,9 +18,12 @@ from taut.training._sampling.sampling import (
     Sampling,
     positive_rate,
 )
+from taut.training._sampling.truncated import TruncatedPoissonSampling
 from taut.training._tensors.examples import length
 
 __all__ = ["LoaderBatches"]
+
+_FOR_LOOPS = (PoissonSampling, TruncatedPoissonSampling, RandomAllocation, FixedSizeSampling)
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def _kind(poisson: bool, sampling: Sampling | str | None) -> Sampling | str:
             f"poisson_sampling=False means batches of fixed size, got sampling={sampling!r} beside "
             "it; give one of the two"
         )
-    if kind != BEST and type(kind) not in (PoissonSampling, RandomAllocation, FixedSizeSampling):
+    if kind != BEST and type(kind) not in _FOR_LOOPS:
         raise ValueError(
             f"sampling={kind!r} is not for a loop that exists; use PrivateTrainer, or "
             "sampling='allocation'"

@@ -69,9 +69,12 @@ def check_size(plan: Plan, examples: int) -> None:
     that may be private is planned for by a nearby number, which a neighbour's size is, too.
     """
     if abs(examples - plan.examples) > max(1, plan.examples // 100):
+        given = f"examples={examples}"
+        if plan.unit is not None:
+            given = f"unit=Owners({examples}, examples_each={plan.unit.examples_each})"
         raise UnsoundConfiguration(
-            f"the plan is for examples={plan.examples}, the dataset has {examples}; make the plan "
-            f"with examples={examples}"
+            f"the plan is for {plan.units}={plan.examples}, the dataset has {examples}; make the "
+            f"plan with {given}"
         )
     plan.sampling.check_examples(plan.examples, examples)
 

@@ -17,6 +17,7 @@ from taut.training._data.batches import (
     probed,
 )
 from taut.training._data.per_example_loss import per_example
+from taut.training._gradients.layers.spectral_norm import settled_norms
 from taut.training._tensors.examples import Collate, LossFunction, apply, length
 
 __all__ = ["recognised"]
@@ -47,8 +48,8 @@ def recognised(
     inputs, targets = inputs_and_targets(collate(examples), device)
     check_finite(inputs)
     state = [*model.named_parameters(), *model.named_buffers()]
-    versions = [tensor._version for _, tensor in state]
-    with torch.no_grad(), torch.random.fork_rng():
+    with settled_norms(model), torch.no_grad(), torch.random.fork_rng():
+        versions = [tensor._version for _, tensor in state]
         outputs = apply(model, inputs)
     for (name, tensor), version in zip(state, versions, strict=True):
         if tensor._version != version:

@@ -23,11 +23,13 @@ from taut.training._gradients.suitable import train_mode
 from taut.training._ledger.ledger import RunLedger
 from taut.training._noise.generators import split
 from taut.training._plan.plan import Plan
+from taut.training._plan.schedule import Changing, is_schedule
 from taut.training._run.files.shared_ledger import SharedLedger
 from taut.training._run.opacus_arguments import OpacusArguments, clipping_of, settle
 from taut.training._run.private_optimizer import PrivateOptimizer
 from taut.training._sampling.sampling import Sampling
 from taut.training._step.optimizer_checks import check_optimizer
+from taut.training._step.planned_step import PlannedStep
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._step.recorded_passes import check_detached
 from taut.training._step.reduction import unwrapped
@@ -78,7 +80,8 @@ def make_private(
             batch is a little smaller than it, or larger with `drop_last=True`.
         sampling: instead of `poisson_sampling`, a sampling or its name: "allocation" lets every
             example take part in exactly one batch of every pass, drawn at random, which mostly
-            costs less, and "best" takes it where it does. A pass that was left early is gone on
+            costs less, and "best" takes it where it does; `TruncatedPoissonSampling(cap=...)` draws
+            Poisson batches that never exceed a size. A pass that was left early is gone on
             with; a loop that goes on in another process begins a new one, which its ledger counts
             as such.
         loss_reduction: reduction of the loss in the loop. For "mean", the gradient of a step is a
@@ -139,6 +142,11 @@ def make_private(
         (4, True)
     """
     settle(elsewhere, clipping, max_grad_norm)
+    if is_schedule(noise_multiplier):
+        raise ValueError(
+            "noise_multiplier must be one number in a loop without a planned end; use "
+            "make_private_with_epsilon(..., noise_schedule=...), or a Plan and PrivateTrainer"
+        )
     given = _given(data_loader)
     batches = LoaderBatches.of(given, poisson=poisson_sampling, rate=rate, sampling=sampling)
     plan = Plan(
@@ -175,6 +183,7 @@ def make_private_with_epsilon(
     poisson_sampling: bool = True,
     rate: float | None = None,
     sampling: Sampling | str | None = None,
+    noise_schedule: Changing | None = None,
     loss_reduction: Reduction = "mean",
     max_physical_batch_size: int | None = None,
     clipping: Clipping | str | None = None,
@@ -197,6 +206,9 @@ def make_private_with_epsilon(
         poisson_sampling: sampler, as in `make_private`.
         rate: sampling rate, as in `make_private`.
         sampling: sampling, as in `make_private`.
+        noise_schedule: schedule of factors by which noise changes from step to step, one for every
+            step of all passes or pairs of steps and a factor, as in `Plan`. Noise follows the
+            ledger: with a file as `ledger`, a loop that goes on does so where that one ends.
         loss_reduction: reduction, as in `make_private`.
         max_physical_batch_size: largest batch in memory, as in `make_private`.
         clipping: clipping, as in `make_private`.
@@ -239,12 +251,15 @@ def make_private_with_epsilon(
         steps=batches.steps(validate.positive(epochs=epochs)),
         epsilon=target_epsilon,
         delta=target_delta,
+        noise_schedule=noise_schedule,
         clipping=clipping_of(clipping, max_grad_norm),
     )
     choices, noise = split(noise_generator)
     gradient = _gradient(module, optimizer, plan, loss_reduction, noise, unchecked_isolation)
     loader = _loader(given, batches, plan, max_physical_batch_size, choices, unchecked_isolation)
     count = SharedLedger(ledger, plan, enforce=True)
+    if plan.is_scheduled:
+        loader.load_state_dict({"steps": count.position, "generator": None})
     return module, _joined(optimizer, gradient, count, loader, loss_reduction, criterion), loader
 
 
@@ -342,14 +357,20 @@ def _joined(
     reduction: Reduction,
     criterion: Any,
 ) -> PrivateOptimizer:
+    planned = None
+    if ledger.plan.is_scheduled:
+        named = gradient.model.named_parameters()
+        sizes = {name: p.numel() for name, p in named if p.requires_grad}
+        planned = PlannedStep(ledger.plan, gradient, sizes, divides=reduction == "mean")
     private = PrivateOptimizer(
         optimizer,
         gradient,
         ledger,
         is_mean=reduction == "mean",
+        planned=planned,
         criterion=None if criterion is None else partial(per_example, criterion),
     )
-    if not gradient.schedule.active:
+    if not gradient.examples.schedule.active:
         ledger.note_unchecked_isolation()
     private.follow(loader)
     loader.optimizer = private
@@ -364,7 +385,7 @@ def _check_ledger(ledger: RunLedger, plan: Plan, gradient: PrivateGradient) -> N
             "all of them, or give its path"
         )
     found = ledger.plan
-    if (found.step_loss, found.clipping, found.sampling) != (
+    if found.is_scheduled or (found.step_loss, found.clipping, found.sampling) != (
         plan.step_loss,
         plan.clipping,
         plan.sampling,

@@ -14,9 +14,11 @@ from taut.errors import UnsoundConfiguration
 from taut.training._data.loader import MicroBatch, PrivateLoader, check_sampler
 from taut.training._ledger.ledger import RunLedger
 from taut.training._plan.plan import Plan
+from taut.training._run.files.weights_origin import Origin, WeightsOrigin
 from taut.training._step.dropped_examples import warn_of_dropped
 from taut.training._step.loop_loss import Criterion
 from taut.training._step.optimizer_checks import check_optimizer, refuse_plateau
+from taut.training._step.planned_step import PlannedStep
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._step.recorded_passes import RecordedPasses
 from taut.training._step.watched_weights import WatchedWeights
@@ -35,6 +37,7 @@ class PrivateOptimizer(Optimizer):
         optimizer: what turns gradients into updates.
         gradient: private gradient of the model.
         ledger: counts every step before it is taken.
+        planned: gives the gradient the noise of a step, where that changes; None if it does not.
         is_mean: whether the loss is a mean over the batch.
         criterion: makes the loss of single examples; None if it is to be recognised.
 
@@ -50,9 +53,27 @@ class PrivateOptimizer(Optimizer):
         *,
         is_mean: bool,
         criterion: Criterion | None = None,
+        planned: PlannedStep | None = None,
     ) -> None:
         # The state is that of the optimizer inside, so the constructor of the base is not for us.
         check_optimizer(gradient.model, optimizer)
+        gradient.check_processes(optimizer)
+        if ledger.plan.is_scheduled and planned is None:
+            raise UnsoundConfiguration(
+                "the ledger was opened with a plan whose noise or batch sizes change; use "
+                "PrivateTrainer, or make_private_with_epsilon(..., noise_schedule=...)"
+            )
+        self._planned = planned
+        if ledger.plan.unit is not None:
+            raise UnsoundConfiguration(
+                "the ledger was opened with a plan for owners, whose examples this loop would clip "
+                "one by one; use PrivateTrainer and fit(dataset, owners=...)"
+            )
+        if ledger.plan.encoder is not None:
+            raise UnsoundConfiguration(
+                "the ledger was opened with a plan of correlated noise, which a loop of one's own "
+                "does not draw; use PrivateTrainer, or independent noise"
+            )
         if ledger.plan.mixing is not None:
             raise UnsoundConfiguration(
                 "the ledger was opened with a plan that mixes weights, which takes an optimizer of "
@@ -70,6 +91,8 @@ class PrivateOptimizer(Optimizer):
         process; not for publication."""
         self._is_removed = False
         self._weights = WatchedWeights(gradient.parameters)
+        self._origin = WeightsOrigin(gradient.model, lambda: ledger, at_once=True)
+        optimizer.register_state_dict_post_hook(self._noted)
         self._is_stepping = False
         self._rates: list[Any] | None = None
         self._guard = optimizer.register_step_pre_hook(self._refuse_raw)
@@ -89,7 +112,10 @@ class PrivateOptimizer(Optimizer):
 
     @property
     def loss(self) -> PrivacyLoss:
-        """The privacy loss of all steps so far."""
+        """The privacy loss of all steps so far.
+
+        It counts what the ledger counts, earlier processes of the same run included.
+        """
         return self.ledger.loss
 
     def get_epsilon(self, delta: float) -> float:
@@ -207,6 +233,8 @@ class PrivateOptimizer(Optimizer):
         """Expect the pass of a batch; without examples, take its step of noise at once."""
         self._refuse_skipped()
         self._is_begun = True
+        if self._planned is not None:
+            self._planned.come_to(part.place)
         self._gradient.begin()
         if part.is_empty:
             self._update()
@@ -228,6 +256,7 @@ class PrivateOptimizer(Optimizer):
         """Detach from the module, which is then as it was before."""
         self._passes.remove()
         self._guard.remove()
+        self._origin.remove()
         self._is_removed = True
 
     # --- as an optimizer of torch --------------------------------------------------------------
@@ -250,16 +279,23 @@ class PrivateOptimizer(Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the optimizer inside, and what the ledgers have counted.
 
-        A clipping norm that changes from step to step is in it too.
+        A clipping norm that changes from step to step is in it too. The state of the optimizer
+        inside says the same, if it is asked itself.
         """
+        state = self.inner.state_dict()
+        if "privacy" not in state:  # of an optimizer that calls no hooks
+            self._noted(self.inner, state)
+        return state
+
+    def _noted(self, inner: Optimizer, state: dict[str, Any]) -> None:
+        """Put into the state of the optimizer inside what was spent on the weights."""
         history = self.ledger.history
-        privacy = {
+        state["privacy"] = {
             "runs": history.runs,
             "has_one_price": history.has_one_price,
             "plan": self.plan.to_dict(),
             "gradient": self._gradient.state_dict(),
         }
-        return {**self.inner.state_dict(), "privacy": privacy}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from a state; steps that were counted stay counted.
@@ -274,17 +310,7 @@ class PrivateOptimizer(Optimizer):
         state = dict(state_dict)
         privacy = state.pop("privacy", None)
         if privacy is not None and self.ledger.history.missing(privacy["runs"]):
-            found = Plan.from_dict(privacy["plan"])
-            if not (found.step_loss == self.plan.step_loss and privacy["has_one_price"]):
-                raise UnsoundConfiguration(
-                    "the state comes from a run with another noise, clipping or sampling, whose "
-                    f"steps cost something else: noise multiplier {found.noise_multiplier:g} and "
-                    f"{found.sampling!r} there, {self.plan.noise_multiplier:g} and "
-                    f"{self.plan.sampling!r} here; go on with the settings of that run, which "
-                    "make_private takes with its rate=, or keep the ledgers of both runs and add "
-                    "their losses"
-                )
-            self.ledger.include(privacy["runs"])
+            Origin.of_state(privacy).count_in(self.ledger)
         if privacy is not None:
             self._gradient.load_state_dict(privacy["gradient"])
         self.inner.load_state_dict(state)

@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments
 from taut.training._data.loader import PrivateLoader
+from taut.training._ledger.history import RunHistory
 from taut.training._ledger.ledger import RunLedger
 from taut.training._plan.plan import Plan
 from taut.training._run.refresh import Refresh
@@ -49,12 +50,18 @@ class RunState:
     losses: LossFunction | None = None
 
     def saved(self, step: int) -> dict[str, Any]:
-        """Return what a checkpoint holds after `step` updates."""
+        """Return what a checkpoint holds after `step` updates, which all processes have had alike.
+
+        Raises:
+            UnsoundConfiguration: if processes have different optimizers or weights.
+        """
+        self.gradient.check_processes(self.optimizer)
         seeded = isinstance(self.noise, SeededForExperiments)
         return {
             "step": step,
             "plan": self.plan.to_json(),
             "runs": self.ledger.history.runs,
+            "ledger_hash": self.ledger.history.head,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
@@ -85,6 +92,15 @@ class RunState:
                 f"one the model in the checkpoint is ({self.plan.epsilon:g}, {self.plan.delta:g})-"
                 "private, as planned, since the ledger had let no further step pass; train it no "
                 "further, and begin a new run in another directory, whose loss adds to that"
+            )
+        path, head = self.ledger.path, saved.get("ledger_hash")
+        if path is None or head is None:
+            return
+        if not self.processes.agreed(lambda: RunHistory.passed(path, head)):
+            raise UnsoundConfiguration(
+                f"no line of {path.name} has the hash that it ended with when the checkpoint was "
+                "written: lines were changed since, or it is the ledger of another run. Restore "
+                "it from a copy"
             )
 
     def load(self, saved: Mapping[str, Any]) -> int:

@@ -16,23 +16,27 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from taut._base import validate
 from taut._base.run_names import checked_names
-from taut.errors import BudgetExceeded
+from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import RandomSource
 from taut.training._data.augmentation import Augmentation
 from taut.training._data.batches import LabelRange, check_finite, check_rows, inputs_and_targets
 from taut.training._data.first_batch import first_examples
 from taut.training._data.loader import MicroBatch, PrivateLoader
+from taut.training._data.owned_examples import WithOwners
 from taut.training._data.recognised_loss import recognised
+from taut.training._gradients.own_rows import MeanOverOwn, by_owner
 from taut.training._gradients.suitable import train_mode
 from taut.training._gradients.tape import Backend
 from taut.training._ledger.ledger import RunLedger
 from taut.training._ledger.record import RunRecord
 from taut.training._ledger.result import TrainingResult
 from taut.training._ledger.run_directory import RunDirectory
+from taut.training._noise.correlated import CorrelatedNoise
 from taut.training._noise.generators import split
 from taut.training._plan.plan import Plan
 from taut.training._run.evaluation import Evaluation, evaluate
 from taut.training._run.files.run_files import RunFiles
+from taut.training._run.files.weights_origin import WeightsOrigin
 from taut.training._run.interrupts import Interrupts, leave_interrupts_to_parent
 from taut.training._run.logs.audience import Audience
 from taut.training._run.logs.callbacks import Callback, CSVLog
@@ -42,7 +46,8 @@ from taut.training._run.settings import Checkpointing, Loading, Logs, check_sett
 from taut.training._run.state import RunState
 from taut.training._step.dropped_examples import warn_of_dropped
 from taut.training._step.moving_average import MovingAverage
-from taut.training._step.optimizer_checks import optimizer_of, scheduler_of
+from taut.training._step.optimizer_checks import check_linear, optimizer_of, scheduler_of
+from taut.training._step.planned_step import PlannedStep
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._step.recorded_passes import check_detached
 from taut.training._step.reduction import refuse_for_shards, unwrapped
@@ -147,6 +152,8 @@ class PrivateTrainer:
         self.optimizer = mixed(
             optimizer_of(model, optimizer), plan, sizes, self._noise_bits, Processes.current()
         )
+        if plan.encoder is not None:
+            check_linear(self.optimizer)
         self.scheduler = scheduler_of(self.optimizer, scheduler)
         self.average = None if ema is None else MovingAverage(model, ema)
         self.step = 0
@@ -158,12 +165,13 @@ class PrivateTrainer:
             model,
             plan.clipping,
             noise=plan.noise(sizes),
-            expected_batch_size=plan.batch_size,
+            expected_batch_size=plan.batch_size_at(0),
             generator=self._noise_bits,
             backend=backend,
             unchecked_isolation=unchecked_isolation,
-            copies=loading.copies,
+            copies=loading.copies * plan.examples_each,
         )
+        self._step_of_plan = PlannedStep(plan, self._gradient, sizes)
         self._public = public
         self.refresh = refresh_of(
             plan, self._gradient, public, collate_fn=loading.collate_fn, device=self.device
@@ -172,6 +180,7 @@ class PrivateTrainer:
         self._processes = self._gradient.processes
         if self._gradient.is_sharded:
             refuse_for_shards(mixing=plan.mixing is not None, run_dir=run_dir is not None)
+        self._origin = WeightsOrigin(model, lambda: self.ledger, at_once=False)
         self._files = RunFiles(run_dir, plan, checkpoints, processes=self._processes)
         self._loading = loading
         self._unchecked_isolation = unchecked_isolation
@@ -199,16 +208,28 @@ class PrivateTrainer:
         """
         return cls(model, loss_fn, RunDirectory(run_dir).read_plan(), run_dir=run_dir, **arguments)
 
-    def fit(self, dataset: Any, *, resume: Literal["auto", "never"] = "auto") -> TrainingResult:
+    def fit(
+        self,
+        dataset: Any,
+        *,
+        owners: Any = None,
+        resume: Literal["auto", "never", "changed_data"] = "auto",
+    ) -> TrainingResult:
         """Train until the steps of the plan are taken, or its budget is spent.
 
         Args:
             dataset: anything with `__len__` and `__getitem__`, of inputs and targets.
+            owners: names of the examples' owners, integers or strings in the order of the dataset,
+                for a plan with `unit=Owners(...)`. They are as private as the examples, and get
+                into no file.
             resume: "auto" goes on with the run in `run_dir`, if there is one; "never" refuses.
+                "changed_data" goes on even if the dataset is not the one that the run began with,
+                by the fingerprint in its ledger; ledger and statement say so.
 
         Raises:
-            UnsoundConfiguration: if another process trains in `run_dir`, or the first batch shows
-                that the model cannot be trained with privacy.
+            UnsoundConfiguration: if another process trains in `run_dir`, the run there began with
+                another dataset, or the first batch shows that the model cannot be trained with
+                privacy.
             BudgetExceeded: if this trainer has already spent what was planned.
             ValueError: for data that the model or the loss cannot use.
             KeyboardInterrupt: if the run was interrupted by Ctrl-C (SIGINT). The step that was
@@ -216,22 +237,31 @@ class PrivateTrainer:
                 `fit` goes on from there, and no step is lost. A second Ctrl-C stops at once.
             SystemExit: in the same way with exit code 143, if it was asked to end (SIGTERM).
         """
-        if resume not in ("auto", "never"):
-            raise ValueError(f"resume must be 'auto' or 'never', got resume={resume!r}")
+        if resume not in ("auto", "never", "changed_data"):
+            raise ValueError(
+                f"resume must be 'auto', 'never' or 'changed_data', got resume={resume!r}"
+            )
+        if resume == "changed_data" and self.plan.encoder is not None:
+            raise UnsoundConfiguration(
+                "correlated noise is accounted for steps of an example that are far apart, which "
+                "another dataset does not keep; begin a new run, whose loss adds"
+            )
         with Interrupts(self._processes, self._gradient.parameters[0].device) as interrupts:
-            loader = self._loader(dataset)
+            loader = self._loader(dataset, owners)
             self._prepare(dataset)
-            stopped = self._carried_out(loader, resume, interrupts)
+            seen = dataset if owners is None else WithOwners(dataset, owners)
+            stopped = self._carried_out(seen, loader, resume, interrupts)
             result = None if stopped else self._ended()
         if result is None or interrupts.was_asked:
             interrupts.do(f"stopped after step {self.step} of {self.plan.steps}")
         return result
 
-    def check(self, dataset: Any) -> None:
+    def check(self, dataset: Any, *, owners: Any = None) -> None:
         """Check all that the first step checks, with examples of the dataset; take no step.
 
         Args:
             dataset: dataset, as for `fit`.
+            owners: names of owners, as for `fit`.
 
         **Guarantee**: nothing is released and nothing is counted: gradients are computed, compared
         and forgotten, and weights stay as they are. What is refused may depend on examples, as in
@@ -241,15 +271,16 @@ class PrivateTrainer:
             UnsoundConfiguration: if the model cannot be trained with privacy.
             ValueError: for data that the model or the loss cannot use.
         """
-        self._loader(dataset)
+        loader = self._loader(dataset, owners)
         self._prepare(dataset)
         batch = first_examples(
             dataset,
             self.plan.batch_size,
             self._loading.examples_at_once,
             self._loading.collate_fn,
+            loader.owned,
         )
-        rows = batch_size(inputs_and_targets(batch)[0])
+        rows = batch_size(inputs_and_targets(batch)[0]) // self.plan.examples_each
         train_mode(self.model)
         with torch.random.fork_rng():
             self._renew_clipping()
@@ -291,7 +322,7 @@ class PrivateTrainer:
 
     # --- before the first step -----------------------------------------------------------------
 
-    def _loader(self, dataset: Any) -> PrivateLoader:
+    def _loader(self, dataset: Any, owners: Any) -> PrivateLoader:
         refuse_private(self._public, dataset)
         loading = self._loading
         return PrivateLoader(
@@ -302,6 +333,7 @@ class PrivateTrainer:
             max_physical_batch_size=loading.examples_at_once,
             num_workers=loading.num_workers,
             collate_fn=loading.collate_fn,
+            owners=owners,
             worker_init_fn=leave_interrupts_to_parent if loading.num_workers else None,
             unchecked_isolation=self._unchecked_isolation,
         )
@@ -348,19 +380,34 @@ class PrivateTrainer:
         if saved is not None:
             state.check(saved)
         if saved is not None and saved["step"] >= self.step:
+            self._origin.forget()  # other weights that were loaded are replaced
             self.step = state.load(saved)
-            return self.step >= self.plan.steps
+            return self.step >= self.plan.steps or self._has_left_schedule(state)
         if self.step >= self.plan.steps:
             raise BudgetExceeded(
                 f"all {self.plan.steps} steps of the plan were taken; make a new plan, whose loss "
                 "adds to that of this one"
             )
         state.loader.load_state_dict({"steps": self.step, "generator": None})
-        return False
+        return self._has_left_schedule(state)
+
+    def _has_left_schedule(self, state: RunState) -> bool:
+        """Go to the step of a schedule that the ledger is at; return whether there is none left.
+
+        Steps that were lost in a crash count, and are left out of the schedule: what was spent is
+        then always that of its first steps.
+        """
+        if not self.plan.follows_ledger:
+            return False
+        if state.loader.steps_taken != state.ledger.position:
+            state.loader.load_state_dict({"steps": state.ledger.position, "generator": None})
+        return state.ledger.position >= self.plan.steps
 
     # --- training ------------------------------------------------------------------------------
 
-    def _carried_out(self, loader: PrivateLoader, resume: str, interrupts: Interrupts) -> bool:
+    def _carried_out(
+        self, dataset: Any, loader: PrivateLoader, resume: str, interrupts: Interrupts
+    ) -> bool:
         """Take the steps that are left; return whether the run was stopped before the last."""
         self.ledger = self._files.ledger()
         if self._unchecked_isolation:
@@ -368,14 +415,25 @@ class PrivateTrainer:
         began, stopped = None, False
         try:
             state = self._state(loader, self.ledger)
-            if not self._restored(state, resume):
+            is_over = self._restored(state, resume)
+            self._origin.settle(self.ledger)
+            self._files.note_data(self.ledger, dataset, may_change=resume == "changed_data")
+            if not is_over:
                 began = self.step
+                self._gradient.check_processes(self.optimizer)
+                self._begin_noise(self.ledger)
                 self._say_where(began)
                 stopped = self._train(state, interrupts)
         finally:
             has_moved = stopped and self.step != began
             self._files.close(self.ledger, interrupted_after=self.step if has_moved else None)
         return stopped
+
+    def _begin_noise(self, ledger: RunLedger) -> None:
+        """Give correlated noise a key for the steps from now on, and those of the steps before."""
+        noise = self._gradient.step_noise
+        if isinstance(noise, CorrelatedNoise) and (self._files.directory or not ledger.steps):
+            noise.go_on(self._files.noise_keys(self._noise_bits, ledger.position), ledger.position)
 
     def _say_where(self, step: int) -> None:
         assert self.ledger is not None
@@ -397,6 +455,7 @@ class PrivateTrainer:
             if interrupts.stop():
                 return True
             for part in state.loader.microbatches():
+                self._step_of_plan.come_to(part.place)
                 total, seen = total + self._accumulate(part), seen + part.size
                 if not part.is_last:
                     continue
@@ -450,12 +509,17 @@ class PrivateTrainer:
         assert self._losses is not None
         assert self._labels is not None
         inputs, targets = inputs_and_targets(part.data, self.device)
-        check_rows(inputs, part.size)
+        check_rows(inputs, part.size * self.plan.examples_each)
         check_finite(inputs)
         self._labels.check(targets)
         if self._augment is not None:
             inputs = self._augment(inputs)
-        losses = self._gradient.accumulate_batch(inputs, targets, self._losses)
+        loss_fn = self._losses
+        if (each := self.plan.examples_each) > 1:
+            copies = self._loading.copies
+            inputs, targets = by_owner(inputs, part.size, copies), by_owner(targets, part.size)
+            loss_fn = MeanOverOwn(loss_fn, each, copies)
+        losses = self._gradient.accumulate_batch(inputs, targets, loss_fn)
         return float(losses.sum())
 
     def _update(self, ledger: RunLedger, place: int) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
-from torch.optim import SGD, Optimizer
+from torch.optim import SGD, Optimizer, Rprop
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from taut._base import validate
@@ -96,6 +96,19 @@ def check_parameters(
             f"optimizer lacks the trainable parameter {names[parameter]!r}, which would use up "
             "clipping norm without being trained; freeze it with requires_grad_(False) or make "
             "the optimizer from model.parameters()"
+        )
+
+
+def check_linear(optimizer: Optimizer) -> None:
+    """Refuse an optimizer that looks at one noisy gradient alone, where noise is correlated.
+
+    Later noise takes back earlier noise in sums; signs and lengths of single gradients keep it.
+    """
+    if isinstance(optimizer, Rprop) or optimizer._optimizer_step_pre_hooks:
+        raise UnsoundConfiguration(
+            f"{type(optimizer).__name__} uses signs or lengths of single noisy gradients (or a "
+            "hook before its step may), where correlated noise is not taken back; use SGD with "
+            "momentum, without hooks, or independent noise"
         )
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,29 +13,21 @@ from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
 from taut.training._clipping.clipping import Clipping
-from taut.training._gradients.apart.checks import check_apart, check_instead
 from taut.training._gradients.apart.example_calls import ExampleCalls
-from taut.training._gradients.apart.materialised import Materialised
-from taut.training._gradients.copies import MeanOverCopies, OnCopies, check_copies
-from taut.training._gradients.isolation.checks import Isolation, Run
-from taut.training._gradients.isolation.draws import Draws
-from taut.training._gradients.isolation.schedule import Schedule
-from taut.training._gradients.isolation.sketch import Sketch
 from taut.training._gradients.layers.records import Record
-from taut.training._gradients.layers.spectral_norm import settled_norms
-from taut.training._gradients.self_check import check_examples, check_losses, sum_of_squares
 from taut.training._gradients.suitable import check_model
-from taut.training._gradients.tape import Backend, NotExamples, Tape, tape_for
+from taut.training._gradients.tape import Backend, Tape
 from taut.training._noise.step_noise import Draw, IndependentNoise, StepNoise
 from taut.training._sampling.masks import Masks
+from taut.training._step.example_gradients import ExampleGradients
 from taut.training._step.optimizer_checks import check_parameters
 from taut.training._step.reduction import Sharded, reduction_for, unwrapped
-from taut.training._tensors.examples import LossFunction, apply, batch_size
+from taut.training._step.same_updates import check_same_updates
+from taut.training._tensors.examples import LossFunction, batch_size
 from taut.training._tensors.processes import Processes
 
 __all__ = ["PrivateGradient"]
 
-_LOG = logging.getLogger(__name__)
 _ROUNDING = 1 + 1e-4  # norms and sums in float32 are off by less
 
 
@@ -123,15 +113,22 @@ class PrivateGradient:
         self._reduction = reduction_for(self.model, self.processes)
         with self._reduction.whole() as parameters:
             self._names: dict[Tensor, str] = {p: name for name, p in parameters.items()}
-            self._copies = validate.positive_integer(copies=copies)
-            self._tape: Tape | ExampleCalls | None = tape_for(self.model, backend, self._copies)
+            self.examples = ExampleGradients(
+                self.model,
+                self._names,
+                self._add,
+                self.discard,
+                backend=backend,
+                compile=compile,
+                self_check=self_check,
+                unchecked=unchecked_isolation,
+                copies=validate.positive_integer(copies=copies),
+            )
+            """What takes batches through the model, and checks it."""
         self._parameters: list[Tensor] = list(self._names)
         self.clipping = clipping
         groups = clipping.groups(list(self._names.values()))
         self._step_noise = self._noise_for(clipping, groups, scales, noise)
-        self._called: Callable[..., Any] = self.model
-        if self._copies > 1:
-            self._called = OnCopies(self.model, self._copies)
         given = default_generator() if generator is None else generator
         if given.secure:
             given.bytes(1)  # a source that fails should do so before it is trusted
@@ -143,18 +140,16 @@ class PrivateGradient:
         self._sum = clipping.sum(self._parameters, groups, self._expected, self.masks)
         settings = (repr(clipping), repr(self._step_noise), self._expected)
         self.processes.check_same("clipping, noise and expected batch size", settings)
-        self._to_check = self_check
-        self.schedule = Schedule(self.model, active=self_check and not unchecked_isolation)
-        """Which batches are run again in other company."""
-        self._keeps_sketch = False
-        self._sketch: Sketch | None = None
-        self._may_change = backend == "auto"
-        self._materialised = Materialised(self.model, compile=compile, copies=self._copies)
 
     @property
     def parameters(self) -> list[Tensor]:
         """Whose `grad` is set."""
         return list(self._reduction.trained.values())
+
+    @property
+    def step_noise(self) -> StepNoise:
+        """The noise of the next logical batch."""
+        return self._step_noise
 
     @property
     def dropped(self) -> int:
@@ -191,17 +186,12 @@ class PrivateGradient:
     @property
     def backend(self) -> Backend:
         """The back end that is used."""
-        return "bookkeeping" if isinstance(self._tape, Tape) else "materialised"
+        return self.examples.backend
 
     @property
     def tape(self) -> Tape | ExampleCalls:
         """What records passes: the tape of the book-keeping back end, or calls by example."""
-        if self._tape is None:
-            raise UnsoundConfiguration(
-                "this model is served by the materialised back end, which needs the inputs and "
-                "the loss function: call accumulate_batch(inputs, targets, loss_fn)"
-            )
-        return self._tape
+        return self.examples.tape
 
     def accumulate_batch(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
         """Absorb the gradients of one physical batch, and return its losses.
@@ -216,105 +206,7 @@ class PrivateGradient:
         batch = batch_size(inputs)
         if batch == 0:
             return torch.zeros(0, device=self._sum.device)
-        losses = self._of_examples(inputs, loss_fn)
-        if self._to_check:
-            check_model(self.model)
-            with settled_norms(self.model):
-                self._check_recording(inputs, targets, losses)
-        if self._tape is None:
-            return self._write_out(inputs, targets, losses)
-        try:
-            return self._recorded(inputs, targets, losses)
-        except NotExamples as problem:
-            if not self._may_change:
-                raise
-            # Nothing of this batch is in the sum: layers are looked at before.
-            _LOG.info("falling back to the materialised back end: %s", problem)
-            self._tape = None
-            return self._write_out(inputs, targets, losses)
-
-    def _recorded(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
-        batch = batch_size(inputs)
-        due = self.schedule.due(batch)
-        draws = Draws(self.model) if due else None
-        self._keeps_sketch = due is not None
-        losses = self.accumulate(lambda: loss_fn(apply(self._called, inputs), targets))
-        if draws is not None:
-            self.test_isolation(
-                partial(self._run, loss_fn), inputs, targets, draws, whole=due == "whole"
-            )
-        return losses
-
-    def _run(self, loss_fn: LossFunction, inputs: Any, targets: Any) -> Sketch:
-        """Take a batch through the model, and keep no more of it than a sketch."""
-        with torch.enable_grad(), self.tape.recording():
-            values = loss_fn(apply(self._called, inputs), targets)
-        torch.autograd.backward(values.sum())
-        return self.sketched(len(values))
-
-    def sketched(self, batch: int, *, scale: float = 1.0) -> Sketch:
-        """Return the sketch of what the tape holds, which is forgotten."""
-        return Sketch.of(self.tape.records(batch), self._parameters, scale)
-
-    def test_isolation(
-        self,
-        run: Run,
-        inputs: Any,
-        targets: Any,
-        draws: Draws,
-        *,
-        whole: bool,
-        by_loop: bool = False,
-    ) -> None:
-        """Run the batch that was absorbed last in other company, and compare.
-
-        Args:
-            run: takes a batch through the model and returns its sketch.
-            inputs: inputs of that batch,
-            targets: targets, or what the loss takes beside them.
-            draws: random draws of the pass, from before it.
-            whole: exchange all examples, one half after the other.
-            by_loop: whether the backward pass was that of a user, not of `run`.
-
-        Raises:
-            UnsoundConfiguration: if a gradient changes; what was summed up is forgotten.
-        """
-        found, self._sketch = self._sketch, None
-        assert found is not None
-        try:
-            isolation = Isolation(self.model, self._names, run, by_loop=by_loop)
-            if isolation.check(inputs, targets, found, draws, whole=whole):
-                self.schedule.passed(batch_size(inputs))
-        except BaseException:
-            self.discard()
-            raise
-
-    def _of_examples(self, inputs: Any, loss_fn: LossFunction) -> LossFunction:
-        """Return the loss of examples, and refuse inputs without their copies."""
-        if self._copies == 1:
-            return loss_fn
-        check_copies(inputs, self._copies)
-        return MeanOverCopies(loss_fn, self._copies)
-
-    def _write_out(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
-        due = self.schedule.due(batch_size(inputs))
-        draws = Draws(self.model) if due else None
-        losses, sketches = [], []
-        for records, values in self._materialised.records(inputs, targets, loss_fn):
-            if due:
-                sketches.append(Sketch.of(records, self._parameters))
-            self._sum.add(records, len(values))
-            losses.append(values)
-        if draws is not None:
-            # One example is seen at a time; what a model keeps in attributes is still there later.
-            self._sketch = Sketch.joined(sketches)
-            run = partial(self._run_apart, loss_fn)
-            self.test_isolation(run, inputs, targets, draws, whole=due == "whole")
-        return torch.cat(losses)
-
-    def _run_apart(self, loss_fn: LossFunction, inputs: Any, targets: Any) -> Sketch:
-        parts = self._materialised.records(inputs, targets, loss_fn)
-        return Sketch.joined([Sketch.of(records, self._parameters) for records, _ in parts])
+        return self.examples.of_batch(inputs, targets, loss_fn)
 
     def accumulate(self, losses: Callable[[], Tensor]) -> Tensor:
         """Run a forward pass that returns one loss per example, and absorb its gradients.
@@ -323,20 +215,7 @@ class PrivateGradient:
         second; losses are means over the copies of an example.
         """
         self.begin()
-        with self.tape.recording():
-            values = losses()
-        if values.dim() != 1:
-            raise ValueError(
-                f"losses must be one per example, got shape {tuple(values.shape)}; use "
-                "reduction='none' and sum over all axes but the first"
-            )
-        if self._to_check and len(values) and isinstance(self._tape, Tape):
-            check_losses(self._tape, self._names, values)
-            self._to_check = len(values) < 2
-        if len(values):
-            torch.autograd.backward(values.sum())
-        self.absorb(len(values))
-        return values.detach()
+        return self.examples.of_losses(losses)
 
     def absorb(self, batch: int, *, scale: float = 1.0) -> None:
         """Clip what the tape holds of the last backward pass, and add it to the sum.
@@ -345,22 +224,9 @@ class PrivateGradient:
             batch: the number of examples in that pass.
             scale: what gradients are multiplied with first: the batch size, if the loss was a mean.
         """
-        if batch == 0:
-            self.tape.clear()
-            return
-        records = self.tape.records(batch)
-        if len(records) != len(self._parameters):
-            self._refuse_missing(records)
-        if self._keeps_sketch:
-            self._sketch = Sketch.of(records, self._parameters, scale)
-            self._keeps_sketch = False
-        for parameter in self._parameters:
-            if parameter.grad is not None:
-                raise UnsoundConfiguration(
-                    f"parameter {self._names[parameter]!r} also got a gradient outside of its "
-                    "layer, such as from a penalty in the loss; use the optimizer's weight_decay, "
-                    "and parameters only through their layers"
-                )
+        self.examples.of_backward(batch, scale=scale)
+
+    def _add(self, records: dict[Tensor, Record], batch: int, scale: float) -> None:
         self._sum.add(records, batch, scale)
 
     def begin(self) -> None:
@@ -374,12 +240,7 @@ class PrivateGradient:
     def discard(self) -> None:
         """Forget what was absorbed since the last `finish`, as if no example had been seen."""
         self._sum.clear()
-        if self._tape is not None:
-            self._tape.clear()
-
-    def keep_sketch(self) -> None:
-        """Keep a sketch of what is absorbed next, for `test_isolation`."""
-        self._keeps_sketch = True
+        self.examples.clear()
 
     def check(self, inputs: Any, targets: Any = None, loss_fn: LossFunction | None = None) -> None:
         """Compare a few examples with plain autograd, and run the batch in other company.
@@ -395,45 +256,7 @@ class PrivateGradient:
         Raises:
             UnsoundConfiguration: if gradients differ, naming the parameter.
         """
-        loss = self._of_examples(inputs, sum_of_squares if loss_fn is None else loss_fn)
-        check_model(self.model)
-        with settled_norms(self.model):
-            self._check_recording(inputs, targets, loss)
-            tape = self._tape
-            if not isinstance(tape, Tape) or batch_size(inputs) < 2 or not self.schedule.active:
-                return
-            draws, run = Draws(self.model), partial(self._run, loss)
-            with draws.again():
-                found = run(inputs, targets)
-            Isolation(self.model, self._names, run).check(inputs, targets, found, draws, whole=True)
-
-    def _check_recording(self, inputs: Any, targets: Any, loss: LossFunction) -> None:
-        if isinstance(self._tape, Tape):
-            self._check_tape(self._tape, inputs, targets, loss)
-        else:
-            self._check_apart(inputs)
-        self._to_check = self._to_check and batch_size(inputs) < 2
-
-    def call_by_example(self) -> ExampleCalls:
-        """Change to calls of the model with one example each, and return what records them."""
-        self._tape = ExampleCalls(self.model)
-        return self._tape
-
-    def _check_tape(self, tape: Tape, inputs: Any, targets: Any, loss: LossFunction) -> None:
-        names = self._names
-        try:
-            with tape.learning():
-                check_examples(self.model, tape, names, inputs, targets, loss, forward=self._called)
-        except (UnsoundConfiguration, RuntimeError) as problem:
-            if not self._may_change:
-                raise
-            check_instead(problem, partial(self._check_apart, inputs))
-            self._tape = None
-
-    def _check_apart(self, inputs: Any) -> None:
-        calls = ExampleCalls(self.model)
-        called = partial(apply, self._called)
-        check_apart(self.model, calls, self._names, inputs, called)
+        self.examples.check(inputs, targets, loss_fn)
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -441,6 +264,7 @@ class PrivateGradient:
         votes, noise = self._sum.votes, self._step_noise
         factor = _ROUNDING / self._expected * (self._sum.norm or 1.0)
         self._reduction.finish(self._sum.taken(), noise, self._how(factor))
+        self._sum.restore([grad for p in self.parameters if (grad := p.grad) is not None])
         if votes is not None:
             released = self._reduction.released(votes, noise, self._how(_ROUNDING))
             self._sum.move(float(released))
@@ -461,32 +285,49 @@ class PrivateGradient:
                 "clipping cannot be exchanged within a logical batch; call finish() or discard() "
                 "first"
             )
-        if noise.coordinate_rate != self._step_noise.coordinate_rate:
-            raise UnsoundConfiguration(
-                f"noise is for coordinates sampled at {noise.coordinate_rate:g}, and masks are "
-                f"drawn at {self._step_noise.coordinate_rate:g}; give the noise of the plan"
-            )
+        self._check_coordinates(noise)
         groups = clipping.groups(list(self._names.values()))
         self._step_noise = self._noise_for(clipping, groups, None, noise)
         self._sum = clipping.sum(self._parameters, groups, self._expected, self.masks)
         self.clipping = clipping
         self.processes.check_same("clipping and noise", (repr(clipping), repr(noise)))
 
+    def change(self, noise: StepNoise, expected_batch_size: float) -> None:
+        """Take other noise and another divisor from the next logical batch on; clipping stays.
+
+        Args:
+            noise: noise of the step, as `plan.noise(sizes, step)` has it.
+            expected_batch_size: divisor of the step, as `plan.batch_size_at(step)` has it.
+
+        Raises:
+            UnsoundConfiguration: within a logical batch, whose examples would be hidden by noise
+                for another.
+        """
+        if not self._sum.is_empty:
+            raise UnsoundConfiguration(
+                "noise cannot be changed within a logical batch; call finish() or discard() first"
+            )
+        self._check_coordinates(noise)
+        groups = self.clipping.groups(list(self._names.values()))
+        self._step_noise = self._noise_for(self.clipping, groups, None, noise)
+        kept = noise.coordinate_rate
+        self._expected = validate.positive(expected_batch_size=expected_batch_size) * kept
+        self._sum.expected = self._expected
+
+    def _check_coordinates(self, noise: StepNoise) -> None:
+        if noise.coordinate_rate != self._step_noise.coordinate_rate:
+            raise UnsoundConfiguration(
+                f"noise is for coordinates sampled at {noise.coordinate_rate:g}, and masks are "
+                f"drawn at {self._step_noise.coordinate_rate:g}; give the noise of the plan"
+            )
+
     def check_optimizer(self, optimizer: Optimizer) -> None:
         """Refuse an optimizer whose parameters are not exactly those that get a gradient here."""
         check_parameters(self._reduction.named_parameters(), optimizer, self.parameters)
 
-    def _refuse_missing(self, records: Mapping[Tensor, Record]) -> None:
-        for parameter in self._parameters:
-            if parameter not in records:
-                raise UnsoundConfiguration(
-                    f"parameter {self._names[parameter]!r} got no gradient from this batch; freeze "
-                    "it with requires_grad_(False) if the loss does not depend on it, or call its "
-                    "layer (not a function on its weight) in the forward pass"
-                )
-        raise UnsoundConfiguration(
-            "a parameter became trainable after PrivateGradient was made; make a new one"
-        )
+    def check_processes(self, optimizer: Optimizer) -> None:
+        """Refuse processes whose optimizers or weights differ; all of them call this."""
+        check_same_updates(self.processes, optimizer, self.model, sharded=self.is_sharded)
 
     def _how(self, factor: float) -> Draw:
         return Draw(self._generator, factor, self._sum.dtype, self._sum.device)
@@ -506,6 +347,12 @@ class PrivateGradient:
             noise = IndependentNoise(tuple(scales), tuple(groups))
         clipping.check_noise(noise)
         noise.check(groups, [parameter.numel() for parameter in self._parameters])
+        if clipping.follows_weights and self.processes.size > 1:
+            raise UnsoundConfiguration(
+                f"clipping={clipping!r} has coordinates that weights decide, on which "
+                f"{self.processes.size} processes may differ by rounding; train with one, or use "
+                "FlatClip"
+            )
         if noise.needs_whole and self.is_sharded:
             raise UnsoundConfiguration(
                 f"{type(noise).__name__} is drawn for all parameters at once, and these are "

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from taut.errors import UnsoundConfiguration
 from taut.training._gradients.apart.checks import check_apart, check_instead
 from taut.training._gradients.apart.example_calls import ExampleCalls
-from taut.training._gradients.isolation.draws import Draws
 from taut.training._gradients.isolation.sketch import Sketch
 from taut.training._gradients.layers.spectral_norm import settled_norms
 from taut.training._gradients.self_check import check_examples
@@ -84,7 +83,9 @@ class RecordedPasses:
         self._size: int | None = None
         self._batch: Any = None
         self._call: _Call | None = None
-        self._loss = LoopLoss(criterion, is_mean=is_mean) if gradient.schedule.active else None
+        self._loss = (
+            LoopLoss(criterion, is_mean=is_mean) if gradient.examples.schedule.active else None
+        )
         self._is_absorbed = False
         self._is_checked = False
         self._is_late = False  # whether the call that goes on began before it was taken apart
@@ -144,8 +145,8 @@ class RecordedPasses:
                 "would count twice. Add the losses and call backward() once; to compute a batch in "
                 "parts, use max_physical_batch_size"
             )
-        if self._call is not None and self._call.due is not None:
-            self._gradient.keep_sketch()
+        if self._call is not None and self._call.before is not None:
+            self._gradient.examples.keep_sketch()
         self._gradient.absorb(self._size, scale=float(self._size) if self._is_mean else 1.0)
         self._is_absorbed = True
 
@@ -188,17 +189,12 @@ class RecordedPasses:
     def _test(self) -> None:
         """Run the batch of this step again in other company, if it is its turn."""
         call = self._call
-        if call is None or call.draws is None:
+        if call is None or call.before is None:
             return
         self._is_checking = True
         try:
-            self._gradient.test_isolation(
-                self._run,
-                call.inputs,
-                self._batch,
-                call.draws,
-                whole=call.due == "whole",
-                by_loop=True,
+            self._gradient.examples.test(
+                self._run, call.inputs, self._batch, call.before, by_loop=True
             )
         finally:
             self._is_checking = False
@@ -211,7 +207,7 @@ class RecordedPasses:
         with torch.enable_grad(), self._call.autocast(), self._tape.recording():
             outputs = self._gradient.model(*inputs["args"], **inputs["kwargs"])
         self._loss.pull(outputs, batch, size)
-        return self._gradient.sketched(size, scale=float(size) if self._is_mean else 1.0)
+        return self._gradient.examples.sketched(size, scale=float(size) if self._is_mean else 1.0)
 
     def _check(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Compare a few examples with autograd and with each alone, before the first pass."""
@@ -247,7 +243,7 @@ class RecordedPasses:
         return tape
 
     def _by_example(self) -> ExampleCalls:
-        calls = self._gradient.call_by_example()
+        calls = self._gradient.examples.call_by_example()
         calls.attach()
         return calls
 
@@ -258,8 +254,7 @@ class _Call:
     def __init__(self, gradient: PrivateGradient, inputs: Any, size: int) -> None:
         self.inputs = inputs
         self.size = size
-        self.due = gradient.schedule.due(size)
-        self.draws = Draws(gradient.model) if self.due else None
+        self.before = gradient.examples.before(size)
         self._parameter = gradient.parameters[0]
         kind = self._parameter.device.type
         self._kind = kind if torch.is_autocast_enabled(kind) else None

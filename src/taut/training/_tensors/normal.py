@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,7 +14,7 @@ from taut.noise import RandomSource
 if TYPE_CHECKING:
     from taut.training._noise.step_noise import Draw
 
-__all__ = ["fill_normal", "normal"]
+__all__ = ["fill_normal", "in_one_piece", "normal"]
 
 _CHUNK = 1 << 16  # pairs: large enough to hide the calls, small enough for the cache
 _THIN = 1 << 12  # radius words below this get further bits: the tail must not end at 6.7 deviations
@@ -35,6 +36,11 @@ def normal(count: int, scale: float, how: Draw) -> Tensor:
     if scale > 0:
         fill_normal(drawn, scale * how.factor, how.source)
     return drawn.to(how.device)
+
+
+def in_one_piece(parts: Sequence[Tensor]) -> Tensor:
+    """Return the numbers of some tensors one after the other, in a tensor of their own."""
+    return torch.cat([part.flatten() for part in parts])
 
 
 def fill_normal(out: Tensor, scale: float, source: RandomSource) -> Tensor:

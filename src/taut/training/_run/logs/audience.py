@@ -60,7 +60,7 @@ class Audience:
         event = StepEnd(
             step,
             plan.steps,
-            step * plan.rate,
+            plan.epochs_at(step),
             self._course.now(),
             loss,
             dropped,
@@ -70,9 +70,15 @@ class Audience:
         self._progress.show(event)
         for callback in self._callbacks:
             callback.on_step_end(self._trainer, event)
-        if step % max(round(1 / plan.rate), 1) == 0:
+        if self._ends_epoch(step):
             for callback in self._callbacks:
                 callback.on_epoch_end(self._trainer, event)
+
+    def _ends_epoch(self, step: int) -> bool:
+        plan = self._plan
+        if plan.rate_schedule is not None:
+            return int(plan.epochs_at(step)) > int(plan.epochs_at(step - 1))
+        return step % max(round(1 / plan.rate), 1) == 0
 
     def close(self) -> None:
         """Leave the terminal as it was."""

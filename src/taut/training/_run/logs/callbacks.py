@@ -133,7 +133,7 @@ class CSVLog(Callback):
         stated = {
             "step": str(result.steps),
             "counted": str(result.counted_steps),
-            "epoch": f"{result.steps * result.plan.rate:.4f}",
+            "epoch": f"{result.plan.epochs_at(result.steps):.4f}",
             "epsilon": str(result.epsilon.upper),
         }
         if last.get("step") != stated["step"]:
