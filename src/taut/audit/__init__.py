@@ -4,6 +4,7 @@ from taut._base import surface
 from taut.audit._attacks.attack import Evidence
 from taut.audit._attacks.audit import audit_observations, audit_training
 from taut.audit._attacks.crafted import Craft, crafted
+from taut.audit._attacks.exposure import Exposure
 from taut.audit._attacks.loops import audit_loop
 from taut.audit._attacks.noise_checks import NoiseCheck
 from taut.audit._attacks.result import AuditResult
@@ -14,6 +15,7 @@ __all__ = [
     "AuditResult",
     "Craft",
     "Evidence",
+    "Exposure",
     "NoiseCheck",
     "Verdict",
     "Verification",

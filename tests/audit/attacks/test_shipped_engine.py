@@ -60,16 +60,16 @@ def test_wrong_clip_norm_in_the_engine_is_caught(monkeypatch):
 
 
 def test_noise_in_every_part_is_caught(monkeypatch):
-    absorb = PrivateGradient.absorb
+    add = PrivateGradient._add
 
-    def noisy(self, batch, *, scale=1.0):
-        absorb(self, batch, scale=scale)
+    def noisy(self, records, batch, scale):
+        add(self, records, batch, scale)
         shapes = [parameter.shape for parameter in self._parameters]
         drawn = self._step_noise.draw(shapes, self._how(1 / self._expected))
         for parameter, noise in zip(self._parameters, drawn, strict=True):
             self._sum._sums[parameter] += noise
 
-    monkeypatch.setattr(PrivateGradient, "absorb", noisy)
+    monkeypatch.setattr(PrivateGradient, "_add", noisy)
     result = audit_plan(POISSON, trials=40, seed=0, max_physical_batch_size=2)
     assert not result.violations
     assert result.mismatches

@@ -14,6 +14,7 @@ import pytest
 import taut
 from taut._base.rounding import round_down, round_up
 from taut.accounting import group_poisson
+from taut.audit import Exposure
 from taut.errors import UnsoundConfiguration
 from taut.report import privacy_report
 from taut.report._document.blocks import inline_html, plain, unmarked
@@ -239,7 +240,7 @@ def test_nothing_depends_on_private_losses(run, report):
 
 def test_json_has_these_fields_and_no_others(data):
     assert set(data) == {
-        *("date", "owner", "dataset", "run"),
+        *("date", "owner", "dataset", "run", "exposures"),
         *("schema", "title", "unit", "statement", "plain_words", "not_promised", "warnings"),
         *("description", "epsilon", "delta", "adjacency", "engine", "is_secure", "attack"),
         *("profile", "other_deltas", "course", "groups", "other_accounts", "alternatives"),
@@ -611,3 +612,34 @@ def test_exchanged_records_are_not_called_members():
     for text in (report.to_markdown(), report.to_html()):
         assert "of exchanges are recognised" in text
         assert not re.search("[Mm]embers", text)
+
+
+def test_exposures_are_shown_beside_what_is_certified():
+    plain_model, private = Exposure([1, 1, 4], 10_000), Exposure([5_000, 77, 9_999], 10_000)
+    report = privacy_report(
+        result_of(PLAN), exposures={"without privacy": plain_model, "this model": private}
+    )
+    text = report.to_markdown()
+    assert "## Planted secrets" in text
+    assert "| without privacy | 2 of 3 | 12.6 bits (blind: 1.4) | 13.3 of 13.3 bits |" in text
+    assert "| this model | 0 of 3 |" in text
+    most = private.most_found(PLAN.loss_at(PLAN.steps))
+    assert f"with probability at most {round_up(100 * most, 3)} %, with one guess" in text
+    assert report.to_dict()["exposures"]["this model"] == {
+        "ranks": [5_000, 77, 9_999],
+        "candidates": 10_000,
+    }
+    assert "Planted secrets" in report.to_html()
+
+
+def test_without_planted_secrets_nothing_is_said_of_them():
+    assert "Planted" not in privacy_report(result_of(PLAN)).to_markdown()
+
+
+def test_exposure_is_not_certified_of_a_loss_in_one_direction():
+    loss = taut.gaussian(sigma=1.0, adjacency="remove")
+    report = privacy_report(
+        loss, delta=1e-6, description="A sum.", exposures={"model": Exposure([1], 10)}
+    )
+    with pytest.raises(UnsoundConfiguration, match="one direction alone"):
+        report.to_markdown()

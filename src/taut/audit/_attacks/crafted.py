@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 from taut._base import validate
 from taut.accounting import Adjacency
-from taut.audit._attacks.statistics import Runs, Statistic
+from taut.audit._attacks.statistics import Runs, Statistic, StepValues
 
 __all__ = ["Craft", "Rows", "crafted", "likelihood_ratios"]
 
@@ -90,20 +90,21 @@ def _craft(
 
 
 def likelihood_ratios(
-    craft: Craft, *, shift: float, rate: float, relation: Adjacency
+    craft: Craft, *, shift: StepValues, rate: StepValues, relation: Adjacency
 ) -> Mapping[str, Statistic]:
     """Return the statistics of Neyman and Pearson for the mechanism that was claimed.
 
     Args:
         craft: only where others are silent is the ratio known in closed form.
-        shift: the length of a clipped gradient, in units of the noise's deviation.
-        rate: the probability that the canary is in a batch.
+        shift: the length of a clipped gradient, in units of the noise's deviation; one number, or
+            one for every step.
+        rate: the probability that the canary is in a batch, likewise.
         relation: relation of the neighbours.
 
     Returns:
         "likelihood ratio", the sum over steps for batches that are drawn afresh, and "once in an
         epoch", the sum over epochs if the canary is in exactly one batch of every 1 / rate; the
-        last epoch may be a part.
+        last epoch may be a part. Steps that differ have the first alone.
     """
     if craft.name != "silent":
         return {}
@@ -112,6 +113,9 @@ def likelihood_ratios(
         x = runs[:, :, 0]
         logs = _mixed(x, shift, rate) - _base(x, shift, rate, relation)
         return np.asarray(logs.sum(1))
+
+    if isinstance(shift, np.ndarray) or isinstance(rate, np.ndarray):
+        return {"likelihood ratio": ratio}
 
     def once(runs: Runs) -> NDArray[np.float64]:
         x = runs[:, :, 0]
@@ -127,12 +131,12 @@ def likelihood_ratios(
     return {"likelihood ratio": ratio, "once in an epoch": once}
 
 
-def _mixed(x: NDArray[np.float64], shift: float, rate: float) -> NDArray[np.float64]:
+def _mixed(x: NDArray[np.float64], shift: StepValues, rate: StepValues) -> NDArray[np.float64]:
     """Return the log density of a step with the canary, over that of noise alone."""
     exponent = shift * x - shift**2 / 2
-    return np.asarray(
-        np.logaddexp(np.log1p(-rate) if rate < 1 else -np.inf, np.log(rate) + exponent)
-    )
+    with np.errstate(divide="ignore"):  # at a rate of one, no step is without
+        without = np.log1p(-np.asarray(rate))
+    return np.asarray(np.logaddexp(without, np.log(rate) + exponent))
 
 
 def _once(x: NDArray[np.float64], shift: float, period: int) -> NDArray[np.float64]:
@@ -145,7 +149,7 @@ def _once(x: NDArray[np.float64], shift: float, period: int) -> NDArray[np.float
 
 
 def _base(
-    x: NDArray[np.float64], shift: float, rate: float, relation: Adjacency
+    x: NDArray[np.float64], shift: StepValues, rate: StepValues, relation: Adjacency
 ) -> NDArray[np.float64]:
     if relation is Adjacency.REPLACE:
         return _mixed(-x, shift, rate)

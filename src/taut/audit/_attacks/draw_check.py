@@ -8,7 +8,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 from taut.audit._attacks.noise_checks import NoiseCheck, check_normal
-from taut.audit._attacks.statistics import Runs
+from taut.audit._attacks.statistics import Runs, StepValues
 
 __all__ = ["DRAWS", "draw_check"]
 
@@ -16,7 +16,9 @@ DRAWS = "draws in an epoch"
 _LEAST = 1e-300  # of a tail: a normal number of 37 deviations refutes any claim, and stays finite
 
 
-def draw_check(runs: Runs, *, shift: float, rate: float, is_allocated: bool) -> NoiseCheck:
+def draw_check(
+    runs: Runs, *, shift: StepValues, rate: StepValues, is_allocated: bool
+) -> NoiseCheck:
     """Test sums over epochs of what runs with the canary alone have released.
 
     A sum over an epoch is normal noise and as many shifts as batches had the canary: exactly one
@@ -26,15 +28,31 @@ def draw_check(runs: Runs, *, shift: float, rate: float, is_allocated: bool) -> 
     Args:
         runs: observations of shape (runs, steps, coordinates), in units of the claimed deviation,
             on a dataset in which only the canary has a gradient, in the first coordinate.
-        shift: the length of a clipped gradient, in units of the noise's deviation.
-        rate: the probability that the canary is in a batch.
+        shift: the length of a clipped gradient, in units of the noise's deviation; one number, or
+            one for every step.
+        rate: the probability that the canary is in a batch, likewise.
         is_allocated: whether the claim is that it is in exactly one batch of every 1 / rate.
     """
     steps = runs.shape[1]
-    period = max(round(1 / rate), 1)
-    normal = [
+    pairs = np.broadcast_to(np.stack(np.broadcast_arrays(shift, rate), -1), (steps, 2))
+    # Only steps that are alike can be added up.
+    ends = [*(np.flatnonzero((pairs[1:] != pairs[:-1]).any(1)) + 1).tolist(), steps]
+    normal, begin = [], 0
+    for end in ends:
+        moved, chance = (float(value) for value in pairs[begin])
+        normal += _of_stretch(runs[:, begin:end, 0], moved, chance, is_allocated)
+        begin = end
+    return check_normal(DRAWS, np.concatenate(normal))
+
+
+def _of_stretch(
+    runs: NDArray[np.float64], shift: float, rate: float, is_allocated: bool
+) -> list[NDArray[np.float64]]:
+    """Return sums over the epochs of steps that are alike, made standard normal."""
+    steps, period = runs.shape[1], max(round(1 / rate), 1)
+    return [
         _normal_of(
-            runs[:, first : first + period, 0].sum(1),
+            runs[:, first : first + period].sum(1),
             min(period, steps - first),
             shift,
             rate,
@@ -42,7 +60,6 @@ def draw_check(runs: Runs, *, shift: float, rate: float, is_allocated: bool) -> 
         )
         for first in range(0, steps, period)
     ]
-    return check_normal(DRAWS, np.concatenate(normal))
 
 
 def _normal_of(

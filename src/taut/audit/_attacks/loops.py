@@ -14,6 +14,7 @@ from taut.audit._attacks.claim import Claim
 from taut.audit._attacks.crafted import Craft, Rows, crafted, likelihood_ratios
 from taut.audit._attacks.draw_check import draw_check
 from taut.audit._attacks.result import AuditResult
+from taut.audit._attacks.statistics import StepValues
 from taut.errors import UnsoundConfiguration
 
 if TYPE_CHECKING:
@@ -86,22 +87,26 @@ def audit_loop(
             "a plan that mixes weights promises nothing about gradients, which this audit looks "
             "at; audit the same plan without mixing, or states by audit_training"
         )
+    if plan.encoder is not None:
+        raise UnsoundConfiguration(
+            "noise that is correlated over steps hides the run as a whole, and this audit looks at "
+            "steps one by one; audit the same plan with independent noise"
+        )
     deviation, kept = _noise(plan, dimension)
-    scale = deviation / (plan.batch_size * kept)
-    norm = deviation / plan.noise_multiplier
+    norm = deviation / plan.noise_multiplier_at(0)
     adjacency = plan.adjacency
     is_usual = crafts is None
     if crafts is None:
         crafts = crafted(plan.examples, clip_norm=norm, dimension=dimension, adjacency=adjacency)
     _check_crafts(crafts, dimension)
-    shift = 1 / plan.noise_multiplier
+    longest = norm
     if plan.clipping.entry_blocks is not None:  # a canary is in one coordinate
-        shift = min(shift, plan.clipping.entry_blocks[0].entry_bound / deviation)
+        longest = min(norm, plan.clipping.entry_blocks[0].entry_bound)
+    scale, chosen = _units_of(plan, norm, longest, kept)
     claim = Claim(plan.loss, plan.delta)
     # No seed serves two crafted pairs: runs with the same noise would count twice in its checks.
     drawn = seeds(2 * enough(trials) * len(crafts), seed)
     settings = []
-    chosen = {"shift": shift, "rate": plan.rate * kept}
     is_allocated = plan.sampling.epoch_steps > 1
     for place, craft in enumerate(crafts):
         without, including = collect(
@@ -121,6 +126,20 @@ def audit_loop(
         if is_usual and sides.craft == "silent"
     ]
     return judge(settings, np.concatenate(noise), claim, adjacency, confidence, draws)
+
+
+def _units_of(
+    plan: Plan, norm: float, longest: float, kept: float
+) -> tuple[StepValues, dict[str, StepValues]]:
+    """Return the deviation of what is released, and how the canary moves that, in its units."""
+    steps = range(plan.steps) if plan.is_scheduled else range(1)
+    noises = np.array([norm * plan.noise_multiplier_at(step) for step in steps])
+    sizes = np.array([plan.batch_size_at(step) for step in steps])
+    drawn = [plan.sampling_at(step).participation(plan.examples) for step in steps]
+    scale, shift, rate = noises / (sizes * kept), longest / noises, np.array(drawn) * kept
+    if not plan.is_scheduled:
+        return float(scale[0]), {"shift": float(shift[0]), "rate": float(rate[0])}
+    return scale, {"shift": shift, "rate": rate}
 
 
 def _noise(plan: Plan, dimension: int) -> tuple[float, float]:
@@ -148,7 +167,7 @@ def _check_crafts(crafts: Sequence[Craft], dimension: int) -> None:
                 )
 
 
-def _units(released: ArrayLike, shape: tuple[int, int], scale: float) -> NDArray[np.float64]:
+def _units(released: ArrayLike, shape: tuple[int, int], scale: StepValues) -> NDArray[np.float64]:
     """Return what a loop released in units of the claimed deviation."""
     run = np.asarray(released, dtype=np.float64)
     if run.shape != shape:
@@ -156,4 +175,4 @@ def _units(released: ArrayLike, shape: tuple[int, int], scale: float) -> NDArray
             f"loop must return one gradient for every step of the plan, of shape {shape}, got "
             f"{run.shape}"
         )
-    return np.asarray(run / scale)
+    return np.asarray(run / np.reshape(scale, (-1, 1)))

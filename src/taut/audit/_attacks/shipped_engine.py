@@ -116,7 +116,8 @@ def _gradient_loop(plan: Plan, dimension: int, physical: int | None, *, is_seede
     from taut.training.extend import PrivateGradient
 
     model = torch.nn.Linear(dimension, 1, bias=False)
-    noise = plan.noise({"weight": dimension})
+    sizes = {"weight": dimension}
+    noise = plan.noise(sizes)
 
     def loop(rows: Rows, run_seed: int) -> Rows:
         bits = _source(run_seed, is_seeded)
@@ -124,7 +125,7 @@ def _gradient_loop(plan: Plan, dimension: int, physical: int | None, *, is_seede
             model,
             plan.clipping,
             noise=noise,
-            expected_batch_size=plan.batch_size,
+            expected_batch_size=plan.batch_size_at(0),
             generator=bits,
             self_check=False,
         )
@@ -142,6 +143,9 @@ def _gradient_loop(plan: Plan, dimension: int, physical: int | None, *, is_seede
                 gradient.accumulate_batch(inputs, targets, _losses)
             if part.is_last:
                 gradient.finish()
+                if plan.is_scheduled:
+                    following = part.step + 1
+                    gradient.change(plan.noise(sizes, following), plan.batch_size_at(following))
                 assert model.weight.grad is not None
                 seen.append(model.weight.grad[0].double().numpy().copy())
                 model.weight.grad = None

@@ -8,10 +8,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Runs", "Statistic", "fitted_statistics"]
+__all__ = ["Runs", "Statistic", "StepValues", "fitted_statistics"]
 
 Runs: TypeAlias = NDArray[np.float64]
 """Observations, of shape (runs, steps, coordinates)."""
+StepValues: TypeAlias = float | NDArray[np.float64]
+"""A number that all steps have, or one for every step."""
 Statistic: TypeAlias = Callable[[Runs], NDArray[np.float64]]
 """One number for every run; which sign speaks for the canary is found out."""
 

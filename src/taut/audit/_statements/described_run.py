@@ -31,13 +31,14 @@ _KEYS = (
     "rate",
     "batch_size",
     "examples",
+    "cap",
     "steps",
     "epochs",
     "sampler",
     "adjacency",
     "statement",
 )
-_SIZES = ("rate", "batch_size", "examples", "steps", "epochs")
+_SIZES = ("rate", "batch_size", "examples", "cap", "steps", "epochs")
 _ALIASES = {"sigma": "noise_multiplier", "population": "examples", "sampling": "sampler"}
 _SLACK = 1e-9  # relative: far above what rounding does to probabilities of the normal distribution
 

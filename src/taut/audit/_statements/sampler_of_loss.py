@@ -81,12 +81,18 @@ def _against_sizes(claimed: Mapping[str, Any], described: Any) -> list[str]:
     wrong = [
         f"its sampler has {key!r}, which says nothing about its loss"
         for key in claimed
-        if key not in ("name", *_SIZES)
+        if key not in ("name", "cap", *_SIZES)
     ]
+    if claimed.get("cap") is not None:
+        cap = validate.positive_integer(cap=claimed["cap"])
+        wrong += _unless_known("cap", cap, list(values_of(described, "cap")))
     if claimed.get("rate") is not None:
         wrong += _unless_known("rate", validate.probability(rate=claimed["rate"]), rates)
     sizes = claimed.get("batch_size"), claimed.get("examples")
-    if any(size is not None for size in sizes):
+    if sizes[0] is None and claimed.get("cap") is not None and sizes[1] is not None:
+        examples = validate.positive_integer(examples=sizes[1])
+        wrong += _unless_known("examples", examples, records)
+    elif any(size is not None for size in sizes):
         batch = validate.positive(batch_size=sizes[0])
         examples = validate.positive_integer(examples=sizes[1])
         wrong += _unless_known("batch_size / examples", batch / examples, rates)

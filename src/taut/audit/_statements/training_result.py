@@ -30,16 +30,18 @@ __all__ = ["read_result"]
 _SCHEMA = "taut.training-result/1"
 # Words of whoever answers for the run, and what the commands print beside them.
 _FREE = ("title", "owner", "dataset", "held_out", "directory")
+_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ)?", re.ASCII)
 _KEYS = (
     *("schema", "steps", "counted_steps", "stopped_at_budget", "epsilon", "delta", "adjacency"),
     *("sampler", "is_secure", "unchecked_isolation", "statement", "plan", "loss", "mixing"),
-    *("versions", "finished"),
+    *("versions", "finished", "changed_data", "ledger_hash"),
     *_FREE,
 )
 _PLAN_KEYS = (
     *("schema", "examples", "batch_size", "rate", "steps", "epsilon", "delta", "noise_multiplier"),
     *("max_noise_multiplier", "clipping", "sampling", "adjacency", "mixing"),
+    *("noise_schedule", "rate_schedule", "unit", "noise"),
 )
 _SUBSPACE_KEYS = ("ranks", "columns", "basis", "singular_values", "provenance")
 _MOST_BLOCKS = 64  # of a clipping in subspaces: nobody splits a gradient further
@@ -59,9 +61,12 @@ def read_result(data: Mapping[str, Any], subspaces: Path | None) -> Stated:
     for flag in ("is_secure", "stopped_at_budget"):
         if not isinstance(data[flag], bool):
             raise ValueError(f"{flag} must be true or false, got {data[flag]!r}")
-    if not isinstance(data.get("unchecked_isolation", False), bool):
-        found = data["unchecked_isolation"]
-        raise ValueError(f"unchecked_isolation must be true or false, got {found!r}")
+    for flag in ("unchecked_isolation", "changed_data"):
+        if not isinstance(data.get(flag, False), bool):
+            raise ValueError(f"{flag} must be true or false, got {data[flag]!r}")
+    if not _HASH.fullmatch(str(data.get("ledger_hash", "0" * 64))):
+        found = str(data["ledger_hash"])[:80]
+        raise ValueError(f"ledger_hash must be 64 hexadecimal digits, got {found!r}")
     counted = validate.integer(counted_steps=data["counted_steps"])
     epsilon, delta = claimed_number(data, "epsilon"), claimed_delta(data)
     stated, doubts = read_loss(data["loss"])
@@ -185,6 +190,8 @@ def _against_words(data: Mapping[str, Any], plan: Plan, file: str | None) -> lis
         stopped=(data["steps"], plan.steps) if data["stopped_at_budget"] else None,
         is_secure=data["is_secure"],
         unchecked_isolation=data.get("unchecked_isolation", False),
+        changed_data=data.get("changed_data", False),
+        ledger_hash=data.get("ledger_hash"),
         **unread,
     )
     return words.differences(said)
@@ -243,6 +250,8 @@ def _if_shuffled(data: Mapping[str, Any], plan: Plan, counted: int) -> list[str]
     """Return what batches would cost that are said to be shuffled, where Poisson ones were paid."""
     if data["sampler"] not in ("shuffle", "shuffled") or plan.sampling.name != "poisson":
         return []
+    if plan.is_scheduled:
+        return ["sampler mismatch: the claim was computed for Poisson batches, not shuffled ones"]
     epochs = -(-counted // max(math.floor(1 / plan.rate), 1))
     needed = (epochs * gaussian(plan.noise_multiplier, adjacency="zero_out")).epsilon(plan.delta)
     return [

@@ -151,7 +151,8 @@ def verify_statement(
             * `{"epsilon": ..., "delta": ..., "loss": ...}` with what `PrivacyLoss.to_dict` wrote,
             * a run that is described by hand: `epsilon`, `delta`, `noise_multiplier`, `rate` (or
               `batch_size` and `examples`), `steps` (or `epochs`), `sampler` ("poisson",
-              "allocation", "fixed_size", "shuffle" or "none") and, if it is not the usual one of
+              "truncated_poisson" with its `cap`, "allocation", "fixed_size", "shuffle" or "none")
+              and, if it is not the usual one of
               the sampler, `adjacency`.
         max_epsilon: the largest claim that the reader accepts.
         max_delta: the largest delta that the reader accepts.

@@ -50,10 +50,10 @@ class Alternatives:
 
 
 def alternatives(evidence: Evidence, epsilon: float) -> Alternatives:
-    """Return alternatives to a run at one price; none for other sums of releases."""
+    """Return alternatives to a run of equal steps; none for other sums of releases."""
     plan = evidence.plan
     steps = evidence.counted_steps or 0
-    if plan is None or not evidence.has_one_price or not epsilon > 0:
+    if plan is None or plan.follows_ledger or not evidence.has_one_price or not epsilon > 0:
         return Alternatives()
     delta, noise = plan.delta, plan.noise_multiplier
 
@@ -81,7 +81,10 @@ def alternatives(evidence: Evidence, epsilon: float) -> Alternatives:
         if not 1 <= size < plan.examples or count < 1:
             continue
         rate = plan.sampling.rate_of(size, plan.examples)
-        sampling = plan.sampling.fitted(plan.examples, rate)
+        try:
+            sampling = plan.sampling.fitted(plan.examples, rate)
+        except ValueError:  # batches of such a size exceed a cap
+            continue
         sigma = needed(lambda x, s=sampling, n=count: s.loss(x, plan.examples, n))  # type: ignore[misc]
         batches.append(Alternative("batch", plan.adjacency, None, sigma, float(size), count))
     return Alternatives(tuple(samplers), tuple(batches))
@@ -107,6 +110,8 @@ def _samplers(
     for sampler in Sampler:
         for relation in sampler.compared_adjacencies:
             if relation not in (sampler.usual_adjacency, Adjacency.REPLACE):
+                continue
+            if sampler is Sampler.TRUNCATED_POISSON:  # a cap saves memory, never privacy
                 continue
             if sampler is Sampler.POISSON:
                 yield GaussianRun.of(sampler, steps=steps, rate=rate), relation

@@ -86,7 +86,7 @@ class Evidence:
 
     @property
     def has_one_price(self) -> bool:
-        """Whether all steps are those of the plan, so that other plans compare with it."""
+        """Whether all steps are those of the plan."""
         return self.plan is not None and self.loss == self.plan.loss_at(self.counted_steps or 0)
 
     @property
@@ -98,7 +98,7 @@ class Evidence:
     def is_sampled_gaussian(self) -> bool:
         """Whether all steps are noisy sums over Poisson samples, at the noise of the plan."""
         plan = self.plan
-        if plan is None or not self.has_one_price:
+        if plan is None or plan.follows_ledger or not self.has_one_price:
             return False
         return plan.step_loss == gaussian(plan.noise_multiplier).poisson(plan.rate)
 
@@ -192,7 +192,7 @@ def _of_directory(run: RunDirectory) -> Evidence:
         )
     checks = [] if result is None else ["`result.json` states what its own steps cost"]
     if history is not None:
-        checks += _check_ledger(history, plan, result)
+        checks += [*_check_ledger(history, plan, result), *_check_hashes(run, history, result)]
         if result is not None:
             result = _counted_by(history, result)
     found_files = (run.plan, ledger, ended, run.checkpoint)
@@ -274,6 +274,22 @@ def _check_ledger(history: RunHistory, plan: Plan, result: TrainingResult | None
             "both from a copy"
         )
     return ["ledger, plan and result agree on every step"]
+
+
+def _check_hashes(
+    run: RunDirectory, history: RunHistory, result: TrainingResult | None
+) -> list[str]:
+    """Return what the hashes of the ledger show, or refuse one that the result does not know."""
+    if result is not None and result.ledger_hash is not None:
+        if not RunHistory.passed(run.ledger, result.ledger_hash):
+            raise UnsoundConfiguration(
+                "no line of the ledger has the hash that result.json says it ends with: lines were "
+                "changed since, or it is the ledger of another run; restore both from a copy"
+            )
+        return ["the lines of the ledger have the hashes that `result.json` knows"]
+    if history.unhashed:
+        return [f"the first {history.unhashed} lines of the ledger have no hashes"]
+    return ["every line of the ledger follows from those before it by its hash"]
 
 
 def _counted_by(history: RunHistory, result: TrainingResult) -> TrainingResult:

@@ -184,8 +184,8 @@ def _course(evidence: Evidence, upper: float) -> tuple[CoursePoint, ...]:
 def _groups(evidence: Evidence) -> tuple[GroupCost, ...]:
     """Return what several examples of one person cost, where batches are Poisson samples."""
     plan = evidence.plan
-    if plan is None or not evidence.is_sampled_gaussian:
-        return ()
+    if plan is None or plan.unit is not None or not evidence.is_sampled_gaussian:
+        return ()  # the promise to an owner is about all of its examples already
     steps = evidence.counted_steps or 0
     return tuple(
         GroupCost(size, _group_bounds(plan.noise_multiplier, plan.rate, size, steps, plan.delta))

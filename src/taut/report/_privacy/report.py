@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from taut._base.json_numbers import json_numbers
 from taut.accounting import Adjacency, Bounds, PrivacyLoss
+from taut.audit import Exposure
 from taut.report._document.blocks import Section, inline_html, markdown_of, plain, unmarked
 from taut.report._document.html import html_page
 from taut.report._privacy.alternatives import Alternative, Alternatives, alternatives
 from taut.report._privacy.evidence import Evidence, evidence_of
+from taut.report._privacy.exposures import exposures_section
 from taut.report._privacy.findings import Findings
 from taut.report._privacy.other_accounts import OtherAccount, other_accounts
 from taut.report._privacy.provenance import About, versions
@@ -50,6 +52,7 @@ def privacy_report(
     description: str | None = None,
     delta: float | None = None,
     files: Iterable[str | os.PathLike[str]] = (),
+    exposures: Mapping[str, Exposure] | None = None,
 ) -> PrivacyReport:
     """Return the privacy report of a training run, or of any privacy loss.
 
@@ -65,10 +68,13 @@ def privacy_report(
         description: what was released, in words; needed for a loss.
         delta: probability delta of the promise; needed for a loss. Runs have one in their plan.
         files: further files to name with their SHA-256, such as the weights that are published.
+        exposures: exposure of secrets that were planted in the data, by the name of the model that
+            was asked for them, such as this one and one that was trained without privacy.
 
     **Guarantee**: every number is one that the accountant certifies, rounded to the safe side, or
     is called an estimate. Nothing is read that depends on the examples, and nothing of the sort is
-    in any output: not the losses of a private log, nor how many examples were dropped.
+    in any output: not the losses of a private log, nor how many examples were dropped. What is
+    said of planted secrets is what was given, and called a measurement.
 
     Raises:
         ValueError: if something needed is missing, a file is damaged, or nothing was released.
@@ -101,6 +107,7 @@ def privacy_report(
         _evidence=evidence,
         _findings=Findings(evidence),
         _about=About(date or today, owner, dataset),
+        _exposures=dict(exposures or {}),
     )
 
 
@@ -135,10 +142,14 @@ class PrivacyReport:
     _evidence: Evidence
     _findings: Findings
     _about: About
+    _exposures: Mapping[str, Exposure] = field(default_factory=dict)
 
     @property
     def epsilon(self) -> Bounds:
-        """Certified bounds; `epsilon.upper` is the promise."""
+        """Certified bounds on epsilon at `delta`, for all that the evidence counts.
+
+        `epsilon.upper` is the promise; `epsilon.lower` says how little of it is slack.
+        """
         return self._findings.epsilon
 
     @property
@@ -173,6 +184,7 @@ class PrivacyReport:
             self._alternatives,
             self.unit,
             self._about,
+            exposures_section(self._exposures, self._evidence, self.unit),
         )
 
     def to_html(self) -> str:
@@ -223,6 +235,10 @@ class PrivacyReport:
                 "curve": [
                     {"false_alarms": a.false_alarms, "found": a.found} for a in findings.attacks
                 ],
+            },
+            "exposures": {
+                name: {"ranks": list(found.ranks), "candidates": found.candidates}
+                for name, found in self._exposures.items()
             },
             "profile": [
                 {"epsilon": p.epsilon, "delta": _interval(p.delta)} for p in findings.profile
@@ -301,9 +317,10 @@ class PrivacyReport:
         plan = self._evidence.plan
         if plan is None:
             return f"Computed with taut {versions()['taut']}."
+        counted = "training examples" if plan.unit is None else "owners"
         return (
             f"{self._evidence.counted_steps} steps of private gradient descent on "
-            f"{plan.examples} training examples. Computed with taut {versions()['taut']}."
+            f"{plan.examples} {counted}. Computed with taut {versions()['taut']}."
         )
 
     def _repr_html_(self) -> str:

@@ -37,20 +37,24 @@ from taut.report._privacy.provenance import (
 from taut.report._privacy.wording import (
     at_least,
     at_most,
-    noise,
+    batches,
+    noises,
     not_promised,
     number,
     plain_words,
     promise,
+    rates,
     release_name,
     sampler_name,
     seen_by,
     share,
     warnings_of,
 )
+from taut.training import Plan
 
 __all__ = ["model_card_section", "sections_of"]
 
+_MOST_RELEASES = 24  # distinct ones in a table; a schedule may have a thousand
 _PUBLISHED = (
     "Every update of the weights counts as published: the noisy mean gradient of every step, and "
     "with it all that can be computed from these without looking at the examples again, such as "
@@ -71,6 +75,7 @@ def sections_of(
     alternatives: Alternatives,
     unit: str,
     about: About,
+    exposures: Section,
 ) -> list[Section]:
     """Return the whole report."""
     sections = [
@@ -79,6 +84,7 @@ def sections_of(
         record_section(evidence, about),
         _released(evidence),
         attacks_section(findings),
+        exposures,
         bounds_section(findings),
         course_section(evidence, findings),
         groups_section(findings, unit),
@@ -159,20 +165,30 @@ def _released(evidence: Evidence) -> Section:
                     "count; the loss below covers that too."
                 )
             )
-    rows = tuple((f"{n}", code(release_name(r, evidence))) for r, n in evidence.loss.terms)
-    blocks.append(Table("What the accountant counts", ("times", "release"), rows))
+    shown = evidence.loss.terms[:_MOST_RELEASES]
+    rows = [(f"{n}", code(release_name(r, evidence))) for r, n in shown]
+    if len(evidence.loss.terms) > len(shown):
+        rest = evidence.loss.terms[_MOST_RELEASES:]
+        rows.append((f"{sum(n for _, n in rest)}", f"{len(rest)} further releases of this kind"))
+    blocks.append(Table("What the accountant counts", ("times", "release"), tuple(rows)))
     if plan is not None:
         blocks.append(_settings(evidence))
     return Section("released", "What was released", blocks)
+
+
+def _counted(plan: Plan) -> str:
+    if plan.unit is None:
+        return "training examples"
+    return f"owners, {plan.unit.examples_each} examples of each in a step"
 
 
 def _settings(evidence: Evidence) -> Table:
     plan = evidence.plan
     assert plan is not None
     rows = [
-        ("training examples", f"{plan.examples}"),
-        ("expected batch", f"{plan.batch_size:g}"),
-        ("sampling", f"{sampler_name(plan.sampling.name)}, rate {plan.rate:.6g}"),
+        (_counted(plan), f"{plan.examples}"),
+        ("expected batch", batches(plan)),
+        ("sampling", f"{sampler_name(plan.sampling.name)}, {rates(plan)}"),
         ("steps planned", f"{plan.steps} ({plan.epochs:.4g} epochs)"),
         ("steps counted", f"{evidence.counted_steps}"),
     ]
@@ -180,7 +196,7 @@ def _settings(evidence: Evidence) -> Table:
         rows.append(("updates in the final weights", f"{evidence.updates}"))
     rows += [
         ("clipping", code(repr(plan.clipping))),
-        ("noise multiplier", noise(plan.noise_multiplier)),
+        ("noise multiplier", noises(plan)),
         *([] if plan.mixing is None else [("mixing", code(repr(plan.mixing)))]),
         ("randomness", _randomness(evidence)),
     ]

@@ -11,6 +11,7 @@ from taut.accounting import Adjacency
 from taut.report._document.blocks import plain
 from taut.report._privacy.evidence import Evidence
 from taut.report._privacy.findings import Findings
+from taut.training import Plan
 
 __all__ = [
     "Assumption",
@@ -18,12 +19,15 @@ __all__ = [
     "at_least",
     "at_most",
     "attack_sentence",
+    "batches",
     "item_of",
     "noise",
+    "noises",
     "not_promised",
     "number",
     "plain_words",
     "promise",
+    "rates",
     "relation",
     "relation_name",
     "release_name",
@@ -68,6 +72,26 @@ def noise(value: float) -> str:
     return round_down(value, 6)
 
 
+def noises(plan: Plan) -> str:
+    """Return the noise multiplier of a plan, from the least to the largest if it changes."""
+    least, most = plan.noise_range
+    return noise(least) if least == most else f"{noise(least)} to {noise(most)}, by a schedule"
+
+
+def rates(plan: Plan) -> str:
+    """Return the rate of a plan, from the least to the largest if it changes."""
+    least, most = plan.rate_range
+    return f"rate {least:.6g}" if least == most else f"rates {least:.6g} to {most:.6g}"
+
+
+def batches(plan: Plan) -> str:
+    """Return the expected batch of a plan, from the least to the largest if it changes."""
+    if plan.rate_schedule is None:
+        return f"{plan.batch_size:g}"
+    least, most = (rate * plan.examples for rate in plan.rate_range)
+    return f"{least:g} to {most:g}, {plan.batch_size:.6g} on average"
+
+
 def release_name(release: object, evidence: Evidence) -> str:
     """Return the call that makes a release, with the noise of the plan as it is printed."""
     text, plan = str(release), evidence.plan
@@ -99,7 +123,7 @@ def relation_name(adjacency: Adjacency) -> str:
 
 def sampler_name(name: str) -> str:
     """Return how a sampling is called in prose."""
-    return "Poisson" if name == "poisson" else name.replace("_", " ")
+    return name.replace("_", " ").replace("poisson", "Poisson")
 
 
 def share(value: float) -> str:
@@ -188,15 +212,27 @@ def _if_weak(findings: Findings) -> str:
     )
 
 
+def _several(evidence: Evidence, name: str) -> str:
+    if evidence.plan is not None and evidence.plan.unit is not None:
+        return (
+            "**Nothing for several owners at once.** The number is for one owner with all of its "
+            "examples, as far as they were given under one name. Whoever has several names, or is "
+            "spoken of in the examples of others, is protected less."
+        )
+    return (
+        f"**Nothing for several examples at once.** The number is for one {name} with one training "
+        "example. Whoever has more of them, or relatives and copies in the data, is protected "
+        "less."
+    )
+
+
 def not_promised(evidence: Evidence, unit: str) -> tuple[str, ...]:
     """Return what readers may think was promised, and was not."""
     name = plain(unit)
     found = [
         "**No secrets about people in general.** What the data say about a whole population is "
         "learnt on purpose, and applies to those who took part as to everybody else.",
-        f"**Nothing for several examples at once.** The number is for one {name} with one training "
-        "example. Whoever has more of them, or relatives and copies in the data, is protected "
-        "less.",
+        _several(evidence, name),
         "**Nothing about what was published besides this:** losses or accuracies on training "
         "examples, logs, other models from the same data. Their cost adds to this one.",
         "**No accuracy, fairness or security.** Noise protects from what is published, not from "
@@ -284,6 +320,44 @@ def assumptions(evidence: Evidence, findings: Findings, unit: str) -> tuple[Assu
     return (*general, *_of_training(evidence), *_always(unit, item_of(evidence)))
 
 
+def _hidden_batches(plan: Plan, kind: str) -> tuple[Assumption, ...]:
+    return (
+        Assumption(
+            f"Batches are drawn by {kind} sampling, afresh "
+            f"{'at every step' if plan.sampling.epoch_steps == 1 else 'in every epoch'}.",
+            _ENFORCED,
+            "`taut.training.PrivateLoader`, from the same plan that is accounted for",
+        ),
+        Assumption(
+            "Nobody learns which examples were in a batch.",
+            _OPEN,
+            "depends on who could watch the machine, its logs and its timing",
+        ),
+    )
+
+
+def _correlated() -> tuple[Assumption, ...]:
+    """Return what is seen and what is hidden if noise is correlated over steps."""
+    return (
+        Assumption(
+            "Batches come in one fixed order, which is public and hides nothing.",
+            _ENFORCED,
+            "`taut.training.PrivateLoader`, from the same plan that is accounted for",
+        ),
+        Assumption(
+            "Correlated noise: every update is seen, the independent noise behind it is hidden.",
+            _OPEN,
+            "the keys in `private.noise` must stay secret; with them noise can be subtracted",
+        ),
+        Assumption(
+            "No two sums are released under the same noise.",
+            _ENFORCED,
+            "`taut.training.PrivateTrainer`: steps that a crash has lost are left out, and every "
+            "session has a key of its own",
+        ),
+    )
+
+
 def _of_training(evidence: Evidence) -> list[Assumption]:
     plan = evidence.plan
     assert plan is not None
@@ -301,17 +375,7 @@ def _of_training(evidence: Evidence) -> list[Assumption]:
             "`taut.training.extend.PrivateGradient`, which compares the gradients of the first "
             "batch with plain autograd; the model is checked by `taut.training.check_model`",
         ),
-        Assumption(
-            f"Batches are drawn by {kind} sampling, afresh "
-            f"{'at every step' if plan.sampling.epoch_steps == 1 else 'in every epoch'}.",
-            _ENFORCED,
-            "`taut.training.PrivateLoader`, from the same plan that is accounted for",
-        ),
-        Assumption(
-            "Nobody learns which examples were in a batch.",
-            _OPEN,
-            "depends on who could watch the machine, its logs and its timing",
-        ),
+        *(_hidden_batches(plan, kind) if plan.encoder is None else _correlated()),
         _generator(evidence),
         Assumption(
             "Noise is a real number.",
@@ -327,7 +391,8 @@ def _of_training(evidence: Evidence) -> list[Assumption]:
             "and add to it",
         ),
         Assumption(
-            f"The number of training examples, {plan.examples}, is no secret.",
+            f"The number of {'training examples' if plan.unit is None else 'owners'}, "
+            f"{plan.examples}, is no secret.",
             _OPEN,
             "it is stated in this report and, divided into the batch size, decides the sampling "
             "rate",
