@@ -93,6 +93,28 @@ def test_epochs_that_use_every_example_once(configured, sampling):
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        {"noise_schedule": [[5, 1.0], [15, 0.5]]},
+        {"batch_size": [[5, 20], [15, 10]]},
+        {"noise_multiplier": [[5, 2.0], [15, 1.0]], "epsilon": None},
+        {"noise_multiplier": 3.0, "noise_schedule": [[5, 2.0], [15, 1.0]], "epsilon": None},
+    ],
+)
+def test_schedules(configured, changes):
+    config = RunConfig.from_toml(configured(plan={"steps": 20} | changes))
+    plan = prepare(config).plan
+    assert plan.is_scheduled
+    assert plan.steps == 20
+    config.plan.check(plan)
+    assert RunConfig.from_toml(configured(plan={"steps": 20} | changes)).plan == config.plan
+    other = dataclasses.replace(config.plan, noise_schedule=[[10, 1.0], [10, 0.1]])
+    if config.plan.noise_multiplier is None:
+        with pytest.raises(ValueError, match="is not that of the run"):
+            other.check(plan)
+
+
+@pytest.mark.parametrize(
     ("section", "key"),
     [(name, field.name) for name, cls in SECTIONS.items() for field in dataclasses.fields(cls)],
 )
@@ -127,8 +149,15 @@ def test_value_of_the_wrong_type_is_named(configured, section, key):
         ({"data": {"shape": [1.5]}}, "[data] shape[0] must be an integer, got 1.5"),
         ({"model": {"name": None}}, "[model] needs name = 'mlp'"),
         ({"plan": {"epsilon": "three"}}, "[plan] epsilon must be a number, got 'three'"),
-        ({"plan": {"batch_size": 20.5}}, "[plan] batch_size must be an integer, got 20.5"),
-        ({"plan": {"batch_size": True}}, "[plan] batch_size must be an integer, got True"),
+        ({"plan": {"batch_size": [20, 0]}}, "[plan] batch_size: value must be finite and greater"),
+        (
+            {"plan": {"batch_size": 20.5}},
+            "[plan] batch_size must be an integer or a list, got 20.5",
+        ),
+        (
+            {"plan": {"batch_size": True}},
+            "[plan] batch_size must be an integer or a list, got True",
+        ),
         ({"plan": {"clipping": {"norm": 1}}}, "[plan] clipping needs a name among flat"),
         ({"plan": {"clipping": {"name": "flatt"}}}, "did you mean 'flat'?"),
         (

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 import taut
+from taut.cli._page import Answer
 
 if TYPE_CHECKING:
     from taut.accounting import GaussianRun
@@ -25,7 +26,7 @@ _SHUFFLED = (
 
 def complete_sampler(incomplete: str) -> list[str]:
     """Return the samplers that begin like what was typed."""
-    known = ("poisson", "allocation", "fixed_size", "none")
+    known = ("poisson", "truncated_poisson", "allocation", "fixed_size", "none")
     return [name for name in known if name.startswith(incomplete)]
 
 
@@ -51,7 +52,8 @@ SamplerOption = Annotated[
     str | None,
     typer.Option(
         *SAMPLER,
-        help="How a step chooses its records: poisson, allocation, fixed_size or none.",
+        help="How a step chooses its records: poisson, truncated_poisson, allocation, fixed_size "
+        "or none.",
         show_default="poisson if a rate or sizes are given, else none",
         autocompletion=complete_sampler,
     ),
@@ -65,6 +67,10 @@ BatchSizeOption = Annotated[
 ]
 ExamplesOption = Annotated[
     int | None, typer.Option(*EXAMPLES, help="Number of records that batches are drawn from.")
+]
+CapOption = Annotated[
+    int | None,
+    typer.Option(help="Truncated Poisson: most records of a batch; of more, a subset is kept."),
 ]
 AdjacencyOption = Annotated[
     str | None,
@@ -101,6 +107,7 @@ class RunOptions:
     sampler: SamplerOption = None
     batch_size: BatchSizeOption = None
     examples: ExamplesOption = None
+    cap: CapOption = None
     adjacency: AdjacencyOption = None
 
     @property
@@ -122,6 +129,7 @@ class RunOptions:
             sampler = Sampler(self.sampler)
         else:
             sampler = Sampler.POISSON if {"rate", "batch_size"} & set(given) else Sampler.NONE
+            sampler = Sampler.TRUNCATED_POISSON if self.cap is not None else sampler
         if sampler is Sampler.SHUFFLE:
             raise ValueError(_SHUFFLED)
         of = GaussianRun.of(
@@ -131,11 +139,12 @@ class RunOptions:
             rate=self.rate,
             batch_size=self.batch_size,
             examples=self.examples,
+            cap=self.cap,
             named=_spelt,
         )
         relation = None if self.adjacency is None else taut.Adjacency(_relation(self.adjacency))
         shown: dict[str, str | float] = {"name": sampler.value}
-        for name in ("rate", "batch_size", "examples"):
+        for name in ("rate", "batch_size", "examples", "cap"):
             shown |= {name: given[name]} if name in given else {}
         return Run(of, relation, shown)
 
@@ -166,6 +175,26 @@ class LossOptions(RunOptions, _Noise):
             raise ValueError("give the noise of the run with --sigma, or a file with --loss")
         run = self.run()
         return run.loss(self.sigma), run.sampler
+
+    def answer(
+        self, bounds: Callable[..., taut.Bounds], tolerance: float, **given: float
+    ) -> Answer:
+        """Return certified bounds on epsilon or delta where the other one is given.
+
+        Args:
+            bounds: method of a privacy loss that computes them.
+            tolerance: largest relative gap between them.
+            **given: the other one, by its name.
+        """
+        loss, sampler = self.read()
+        return Answer(
+            quantity=bounds.__name__.removesuffix("_bounds"),
+            bounds=bounds(loss, *given.values(), tolerance=tolerance),
+            tolerance=tolerance,
+            given=given,
+            loss=loss,
+            sampler=sampler,
+        )
 
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:

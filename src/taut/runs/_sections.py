@@ -14,7 +14,7 @@ from taut._base.spelling import did_you_mean
 from taut.errors import TautError
 from taut.runs._tables import check_key
 from taut.training import ModelMix, Plan
-from taut.training.extend import Clipping, Sampling
+from taut.training.extend import Clipping, Sampling, Schedule
 
 __all__ = ["DataSection", "ModelSection", "PlanSection", "RunSection", "TrainingSection"]
 
@@ -73,13 +73,15 @@ class PlanSection:
     """What decides about privacy: the arguments of `taut.training.Plan`.
 
     Attributes:
-        batch_size: expected; or `rate`.
-        rate: a share of all examples.
+        batch_size: expected; or `rate`. If it changes, a list: one for every step, or pairs of a
+            number of steps and the size that they have.
+        rate: a share of all examples, or a list of such.
         epochs: number of passes over the data (or give `steps`).
         steps: the number of updates.
         epsilon: give two of `epsilon`, `delta` and `noise_multiplier`.
         delta: see above.
-        noise_multiplier: see above.
+        noise_multiplier: see above; a list if it changes.
+        noise_schedule: list of factors by which noise changes, likewise.
         max_noise_multiplier: more noise is no use.
         clipping: a table with a name and the arguments of that strategy.
         sampling: a name, or a table as for clipping; "best" for the cheaper of poisson and
@@ -87,19 +89,23 @@ class PlanSection:
         mixing: a table as for clipping, with the name "model_mix"; none by default.
     """
 
-    batch_size: int | None = None
-    rate: float | None = None
+    batch_size: int | list[Any] | None = None
+    rate: float | list[Any] | None = None
     epochs: float | None = None
     steps: int | None = None
     epsilon: float | None = None
     delta: float | None = None
-    noise_multiplier: float | None = None
+    noise_multiplier: float | list[Any] | None = None
+    noise_schedule: list[Any] | None = None
     max_noise_multiplier: float | None = None
     clipping: dict[str, Any] = field(default_factory=lambda: {"name": "flat", "norm": 1.0})
     sampling: str | dict[str, Any] = "poisson"
     mixing: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
+        for name in ("batch_size", "rate", "noise_multiplier", "noise_schedule"):
+            if isinstance(getattr(self, name), list):
+                Schedule.of(getattr(self, name), name)
         self.strategies()
 
     def strategies(self) -> dict[str, Any]:
@@ -123,7 +129,8 @@ class PlanSection:
 
         Args:
             examples: how many there are.
-            noise_multiplier: take this noise instead of solving for it.
+            noise_multiplier: take this noise, the least of a step if it changes, instead of
+                solving for it.
 
         Raises:
             ValueError: if too much or too little is given, or sizes do not fit.
@@ -133,18 +140,40 @@ class PlanSection:
             name: getattr(self, name)
             for name in ("batch_size", "rate", "epochs", "steps", "epsilon", "delta")
         }
+        noise: dict[str, Any] = {
+            name: getattr(self, name) for name in ("noise_multiplier", "noise_schedule")
+        }
         if noise_multiplier is not None:
             numbers["epsilon" if self.delta is not None else "delta"] = None
+            unit = 1.0 if self._factors is None else self._factors.least
+            noise = {"noise_multiplier": noise_multiplier / unit, "noise_schedule": self._factors}
         try:
             return Plan(
                 examples=examples,
-                noise_multiplier=noise_multiplier or self.noise_multiplier,
                 max_noise_multiplier=self.max_noise_multiplier,
+                **noise,
                 **numbers,
                 **self.strategies(),
             )
         except (TautError, ValueError) as error:
             raise type(error)(f"[plan] {error}") from None
+
+    @property
+    def _factors(self) -> Schedule | None:
+        """The schedule of noise that is asked for, in any units."""
+        changing = self.noise_schedule
+        if isinstance(self.noise_multiplier, list):
+            changing = self.noise_multiplier
+        return None if changing is None else Schedule.of(changing, "noise_schedule")
+
+    @property
+    def _least_noise(self) -> float | None:
+        """The noise that is asked for, the least of a step if it changes."""
+        if self.noise_multiplier is None:
+            return None
+        if isinstance(self.noise_multiplier, list):
+            return Schedule.of(self.noise_multiplier, "noise_multiplier").least
+        return self.noise_multiplier * (1.0 if self._factors is None else self._factors.least)
 
     def check(self, plan: Plan) -> None:
         """Refuse the plan of a run that this section does not describe.
@@ -153,7 +182,8 @@ class PlanSection:
             ValueError: naming what differs.
         """
         same = self.plan(plan.examples, plan.noise_multiplier)
-        given = {name: getattr(self, name) for name in ("epsilon", "delta", "noise_multiplier")}
+        given = {name: getattr(self, name) for name in ("epsilon", "delta")}
+        given["noise_multiplier"] = self._least_noise
         wanted = {name: value for name, value in given.items() if value is not None}
         wanted |= {name: getattr(same, name) for name in ("steps", "batch_size")}
         differing = [
@@ -161,7 +191,7 @@ class PlanSection:
             for name, value in wanted.items()
             if not math.isclose(value, getattr(plan, name), rel_tol=1e-9)
         ]
-        for name in ("clipping", "sampling", "mixing"):
+        for name in ("clipping", "sampling", "mixing", "noise_schedule", "rate_schedule"):
             if getattr(same, name) != getattr(plan, name):
                 differing.append(f"{name} = {getattr(same, name)!r}")
         if differing:

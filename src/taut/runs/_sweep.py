@@ -43,7 +43,7 @@ class SweptPlan:
     @property
     def noise_per_step(self) -> float:
         """Standard deviation of the noise on a number of the mean gradient, over the clip norm."""
-        return math.nan if self.plan is None else self.plan.noise_multiplier / self.plan.batch_size
+        return math.nan if self.plan is None else self.plan.mean_gradient_noise
 
     @property
     def noise_of_run(self) -> float:

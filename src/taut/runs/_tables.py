@@ -20,6 +20,7 @@ _WORDS: Mapping[Any, str] = {
     float: "a number",
     bool: "true or false",
     tuple: "a list",
+    list: "a list",
     dict: "a table",
 }
 

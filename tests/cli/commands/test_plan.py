@@ -88,7 +88,7 @@ def test_plot(run, tmp_path, sweep):
         ("plan -n 2000 --epochs 4 --epsilon 2 --delta 1e-4", "give either batch_size or rate"),
         ("plan -n 2000 --batch-size 9 --epsilon 2 --delta 1e-4", "give either steps or epochs"),
         (f"{RUN} --rate 0.1", "give either batch_size or rate"),
-        (f"{RUN} --sampling poison", "--sampler must be one of poisson, allocation, fixed"),
+        (f"{RUN} --sampling poison", "--sampler must be one of poisson, truncated_poisson"),
         (f"{RUN} --sweep batch_size", "--sweep must be a name and numbers"),
         (f"{RUN} --sweep batch_size=a,b", "--sweep must be a name and numbers"),
         (f"{RUN} --sweep batchsize=1", "did you mean 'batch_size'?"),
@@ -107,3 +107,47 @@ def test_completion_of_names():
 
     assert _complete_knob("e") == ["epochs=", "epsilon=", "examples="]
     assert complete_sampler("p") == ["poisson"]
+
+
+def test_schedules(run, run_json):
+    line = "plan -n 200 --batch-schedule 8:50,8:20 --epsilon 2 --delta 1e-3"
+    arguments = {key: value for key, value in PLAN.items() if key != "epochs"}
+    expected = Plan(
+        batch_size=[(8, 50), (8, 20)], noise_schedule=[(4, 2.0), (12, 1.0)], **arguments
+    )
+    answer = run_json(f"{line} --noise-schedule 4:2,12:1")
+    assert Plan.from_dict({key: answer[key] for key in expected.to_dict()}) == expected
+    assert answer["noise_per_step"] == expected.mean_gradient_noise
+    page = run(f"{line} --noise-schedule 4:2,12:1").stdout
+    assert "by the schedule (noise multiplier)" in page
+    assert "20 to 50 expected, 35 on average" in page
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ("--noise-schedule 4-2", "--noise-schedule must be steps and values"),
+        ("--noise-schedule 4:2,2:1", "one value for each of 16 steps"),
+        ("--batch-schedule 16:50", "either --batch-size or --batch-schedule"),
+    ],
+)
+def test_bad_schedules(run, options, complaint):
+    answer = run(f"{RUN} {options}")
+    assert answer.exit_code == 2
+    assert complaint in " ".join(answer.stderr.split())
+
+
+def test_no_plot_of_batch_sizes_that_change(run, tmp_path):
+    line = "plan -n 200 --batch-schedule 8:50,8:20 --epsilon 2 --delta 1e-3"
+    answer = run(f"{line} --plot {tmp_path / 'a.png'}")
+    assert answer.exit_code == 2
+    assert "--sweep" in answer.stderr
+
+
+def test_a_cap_is_printed_with_its_cost(run_json):
+    (note,) = (n for n in run_json(f"{RUN} --cap 70")["notes"] if "cut" in n)
+    assert note.startswith("batches are cut at 70 examples; without the cap epsilon would be")
+
+
+def test_a_cap_of_another_sampler_is_refused(refusal):
+    assert "--cap is for --sampler truncated_poisson" in refusal(f"{RUN} --cap 70 --sampler best")

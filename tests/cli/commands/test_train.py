@@ -11,6 +11,7 @@ import time
 import pytest
 import torch
 from runs.configs import write_config, write_points
+from training.runs import append_entry
 
 from taut.training import Plan, RunHistory, RunLedger
 
@@ -127,7 +128,8 @@ def test_lost_steps_are_named_when_a_run_goes_on(run, config):
         (directory / name).unlink()
     ledger = directory / "ledger.jsonl"
     lines = ledger.read_text().splitlines(keepends=True)
-    ledger.write_text(lines[0] + '{"reserve": 4, "step": 0}\n')
+    ledger.write_text(lines[0])
+    append_entry(ledger, {"reserve": 4, "step": 0})
     words = "Going on after step 0 of 6; 4 further steps count, of which no checkpoint was written"
     assert words in run(f"resume {directory}").stderr
 

@@ -37,49 +37,54 @@ def _read_config(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
+_DataArgument = Annotated[
+    str, typer.Argument(help="An .npz file with x_train, y_train, x_test, y_test; or 'demo'.")
+]
+_ModelOption = Annotated[
+    str, typer.Option(help="Model: linear, mlp, TanhCNN, ResNet20, or module:factory.")
+]
+_ArmsOption = Annotated[
+    str | None, typer.Option(help="Ways to train, comma-separated.", show_default="all")
+]
+_LearningRatesOption = Annotated[str, typer.Option(help="Learning rates to try, comma-separated.")]
+_ExtendOption = Annotated[
+    int, typer.Option(help="Learning rates an arm may add while its best lies at the edge.")
+]
+_TuningSeedsOption = Annotated[
+    int | None, typer.Option(help="How many seeds choose the learning rate.", show_default="all")
+]
+_OutOption = Annotated[
+    Path | None, typer.Option(help="Directory of results; an interrupted comparison resumes there.")
+]
+_PredictOnlyOption = Annotated[
+    bool, typer.Option("--predict-only", help="Only predict the noise; train nothing.")
+]
+_ConfigOption = Annotated[
+    Path | None,
+    typer.Option(help="TOML file with any of these options.", callback=_read_config, is_eager=True),
+]
+
+
 def compare(
     context: typer.Context,
-    data: Annotated[
-        str, typer.Argument(help="An .npz file with x_train, y_train, x_test, y_test; or 'demo'.")
-    ],
+    data: _DataArgument,
     *,
     epsilon: Annotated[float, typer.Option(help="Epsilon of every run.")],
     delta: DeltaOption,
     gradients: Annotated[int, typer.Option(help="Gradients of examples that a run may compute.")],
     batch_size: Annotated[int, typer.Option(help="Expected number of examples in a step.")],
-    model: Annotated[
-        str, typer.Option(help="Model: linear, mlp, TanhCNN, ResNet20, or module:factory.")
-    ] = "mlp",
+    model: _ModelOption = "mlp",
     norm: Annotated[float, typer.Option(help="Clipping norm.")] = 1.0,
-    arms: Annotated[
-        str | None, typer.Option(help="Ways to train, comma-separated.", show_default="all")
-    ] = None,
+    arms: _ArmsOption = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds that every arm is trained with.")] = 5,
-    learning_rates: Annotated[
-        str, typer.Option(help="Learning rates to try, comma-separated.")
-    ] = "0.5",
-    extend: Annotated[
-        int, typer.Option(help="Learning rates an arm may add while its best lies at the edge.")
-    ] = 0,
-    tuning_seeds: Annotated[
-        int | None,
-        typer.Option(help="How many seeds choose the learning rate.", show_default="all"),
-    ] = None,
+    learning_rates: _LearningRatesOption = "0.5",
+    extend: _ExtendOption = 0,
+    tuning_seeds: _TuningSeedsOption = None,
     momentum: Annotated[float, typer.Option(help="Momentum of SGD.")] = 0.0,
     confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Directory of results; an interrupted comparison resumes there."),
-    ] = None,
-    predict_only: Annotated[
-        bool, typer.Option("--predict-only", help="Only predict the noise; train nothing.")
-    ] = False,
-    config: Annotated[  # noqa: ARG001 (its callback has read it)
-        Path | None,
-        typer.Option(
-            help="TOML file with any of these options.", callback=_read_config, is_eager=True
-        ),
-    ] = None,
+    out: _OutOption = None,
+    predict_only: _PredictOnlyOption = False,
+    config: _ConfigOption = None,  # noqa: ARG001 (its callback has read it)
     allow_code: AllowCodeOption = None,
     json: JsonOption = False,
 ) -> None:

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from taut.cli._page import Answer, mistakes_explained
+import taut
+from taut.cli._page import mistakes_explained
 from taut.cli._run_options import JsonOption, LossOptions, ToleranceOption, takes_options
 
 
@@ -21,12 +22,5 @@ def delta(
     Example: taut delta --sigma 1 --rate 0.01 --steps 10000 --epsilon 2
     """
     with mistakes_explained():
-        loss, sampler = options.read()
-        Answer(
-            quantity="delta",
-            bounds=loss.delta_bounds(epsilon, tolerance=tolerance),
-            tolerance=tolerance,
-            given={"epsilon": epsilon},
-            loss=loss,
-            sampler=sampler,
-        ).print(as_json=json)
+        bounds = taut.PrivacyLoss.delta_bounds
+        options.answer(bounds, tolerance, epsilon=epsilon).print(as_json=json)

@@ -1,6 +1,7 @@
 """``taut epsilon``: the privacy of a run."""
 
-from taut.cli._page import Answer, mistakes_explained
+import taut
+from taut.cli._page import mistakes_explained
 from taut.cli._run_options import (
     DeltaOption,
     JsonOption,
@@ -23,12 +24,5 @@ def epsilon(
     Example: taut epsilon --sigma 1 --rate 0.01 --steps 10000 --delta 1e-5
     """
     with mistakes_explained():
-        loss, sampler = options.read()
-        Answer(
-            quantity="epsilon",
-            bounds=loss.epsilon_bounds(delta, tolerance=tolerance),
-            tolerance=tolerance,
-            given={"delta": delta},
-            loss=loss,
-            sampler=sampler,
-        ).print(as_json=json)
+        bounds = taut.PrivacyLoss.epsilon_bounds
+        options.answer(bounds, tolerance, delta=delta).print(as_json=json)

@@ -16,22 +16,24 @@ if TYPE_CHECKING:
     from taut.noise import NoiseMechanism, Recommendation
 
 
+_DeltaOption = Annotated[
+    float, typer.Option(help="Delta of the guarantee; 0 asks for pure privacy.")
+]
+_ObjectiveOption = Annotated[str, typer.Option(help="Error to minimise: total, worst or relative.")]
+_PowerOption = Annotated[float, typer.Option(help="Exponent of the error: 2 squared, 1 absolute.")]
+_ReplaceOneOption = Annotated[
+    bool, typer.Option(help="Protect replacing a record; the widths are those of one record.")
+]
+
+
 def noise(
     profile: Annotated[Path, typer.Argument(help="CSV with a column 'width', or JSON; see below.")],
     *,
     epsilon: Annotated[float, typer.Option(help="Epsilon of the guarantee.")],
-    delta: Annotated[
-        float, typer.Option(help="Delta of the guarantee; 0 asks for pure privacy.")
-    ] = 0.0,
-    objective: Annotated[
-        str, typer.Option(help="Error to minimise: total, worst or relative.")
-    ] = "total",
-    power: Annotated[
-        float, typer.Option(help="Exponent of the error: 2 squared, 1 absolute.")
-    ] = 2.0,
-    replace_one: Annotated[
-        bool, typer.Option(help="Protect replacing a record; the widths are those of one record.")
-    ] = False,
+    delta: _DeltaOption = 0.0,
+    objective: _ObjectiveOption = "total",
+    power: _PowerOption = 2.0,
+    replace_one: _ReplaceOneOption = False,
     plot: Annotated[Path | None, typer.Option(help="File to draw the comparison in.")] = None,
     json: JsonOption = False,
 ) -> None:

@@ -7,11 +7,19 @@ import typer
 
 from taut._base.rounding import round_up
 from taut.cli._page import mistakes_explained, print_json, print_rows
-from taut.cli._run_options import EXAMPLES, SAMPLER, DeltaOption, JsonOption, complete_sampler
+from taut.cli._run_options import (
+    EXAMPLES,
+    SAMPLER,
+    CapOption,
+    DeltaOption,
+    JsonOption,
+    complete_sampler,
+)
 
 if TYPE_CHECKING:
     from taut.runs import PlanSweep, SweptPlan
     from taut.training import Plan
+    from taut.training.extend import Sampling
 
 _KNOBS = ("batch_size", "rate", "epochs", "steps", "epsilon", "delta", "examples")
 _POWERS = range(-3, 4)  # of two: where a plot looks if it is not told
@@ -21,41 +29,65 @@ def _complete_knob(incomplete: str) -> list[str]:
     return [f"{knob}=" for knob in _KNOBS if knob.startswith(incomplete)]
 
 
+_BatchSizeOption = Annotated[
+    int | None, typer.Option(help="Expected examples per step (or give --rate).")
+]
+_RateOption = Annotated[float | None, typer.Option(help="Expected share of the examples per step.")]
+_EpochsOption = Annotated[
+    float | None, typer.Option(help="Passes over the data (or give --steps).")
+]
+_SamplingOption = Annotated[
+    str,
+    typer.Option(
+        *SAMPLER,
+        help="How batches are drawn: poisson, truncated_poisson, allocation, fixed_size, or best, "
+        "the cheaper of poisson and allocation.",
+        autocompletion=complete_sampler,
+    ),
+]
+_NoiseScheduleOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Proportions of the noise, for stretches of steps: 500:1,100:0.8 is less of it in "
+        "the last 100 of 600 steps.",
+        metavar="STEPS:FACTOR,...",
+    ),
+]
+_BatchScheduleOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Batch sizes, for stretches of steps, in place of --batch-size.",
+        metavar="STEPS:SIZE,...",
+    ),
+]
+_SweepOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Compare several values of one option.",
+        metavar="NAME=VALUE,...",
+        autocompletion=_complete_knob,
+    ),
+]
+_PlotOption = Annotated[
+    Path | None, typer.Option(help="Draw noise against the swept option, or batch size.")
+]
+
+
 def plan(
     *,
     examples: Annotated[int, typer.Option(*EXAMPLES, help="Number of examples.")],
     epsilon: Annotated[float, typer.Option(help="The epsilon to promise.")],
     delta: DeltaOption,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Expected examples per step (or give --rate).")
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option(help="Expected share of the examples per step.")
-    ] = None,
-    epochs: Annotated[
-        float | None, typer.Option(help="Passes over the data (or give --steps).")
-    ] = None,
+    batch_size: _BatchSizeOption = None,
+    rate: _RateOption = None,
+    epochs: _EpochsOption = None,
     steps: Annotated[int | None, typer.Option(help="Number of steps (or give --epochs).")] = None,
-    sampling: Annotated[
-        str,
-        typer.Option(
-            *SAMPLER,
-            help="How batches are drawn: poisson, allocation, fixed_size, or best, the cheaper of "
-            "the first two.",
-            autocompletion=complete_sampler,
-        ),
-    ] = "poisson",
-    sweep: Annotated[
-        str | None,
-        typer.Option(
-            help="Compare several values of one option.",
-            metavar="NAME=VALUE,...",
-            autocompletion=_complete_knob,
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw noise against the swept option, or batch size.")
-    ] = None,
+    sampling: _SamplingOption = "poisson",
+    cap: CapOption = None,
+    noise_schedule: _NoiseScheduleOption = None,
+    batch_schedule: _BatchScheduleOption = None,
+    sweep: _SweepOption = None,
+    plot: _PlotOption = None,
     json: JsonOption = False,
 ) -> None:
     """Say how much noise a promise costs a training run, before anything is trained.
@@ -71,13 +103,14 @@ def plan(
 
         arguments: dict[str, Any] = {
             "examples": examples,
-            "batch_size": batch_size,
+            "batch_size": _sizes(batch_size, batch_schedule),
             "rate": rate,
             "epochs": epochs,
             "steps": steps,
             "epsilon": epsilon,
             "delta": delta,
-            "sampling": _sampling_name(sampling),
+            "noise_schedule": _stretches("--noise-schedule", noise_schedule),
+            "sampling": _sampling(sampling, cap),
             "clipping": FlatClip(1.0),
         }
         if sweep is not None:
@@ -89,16 +122,30 @@ def plan(
         if plot is not None:
             from taut.report import plot_plans
 
+            if batch_schedule is not None and sweep is None:
+                raise ValueError("--plot draws other batch sizes, and these change: name a --sweep")
             if sweep is None:
                 swept = sweep_plan("batch_size", _around(only.batch_size, examples), **arguments)
             plot_plans(swept, plot)
+
+
+def _sampling(name: str, cap: int | None) -> "Sampling | str":
+    """Return what a plan is told about batches: a name, or a sampling with its cap."""
+    from taut.training import TruncatedPoissonSampling
+
+    word = _sampling_name(name)
+    if cap is None:
+        return word
+    if word not in ("poisson", TruncatedPoissonSampling.name):
+        raise ValueError(f"--cap is for --sampler truncated_poisson, got {name!r}; leave one out")
+    return TruncatedPoissonSampling(cap=cap)
 
 
 def _sampling_name(name: str) -> str:
     """Return the name as a plan knows it, or say which there are."""
     from taut.accounting import Sampler
 
-    known = ("poisson", "allocation", "fixed_size", "best")
+    known = ("poisson", "truncated_poisson", "allocation", "fixed_size", "best")
     try:
         word = name if name == "best" else str(Sampler(name))
     except ValueError:
@@ -106,6 +153,28 @@ def _sampling_name(name: str) -> str:
     if word not in known:
         raise ValueError(f"--sampler must be one of {', '.join(known)}, got {name!r}")
     return word
+
+
+def _sizes(size: int | None, schedule: str | None) -> Any:
+    """Return the batch size, or the schedule of batch sizes."""
+    if schedule is None:
+        return size
+    if size is not None:
+        raise ValueError("give either --batch-size or --batch-schedule, not both")
+    return _stretches("--batch-schedule", schedule)
+
+
+def _stretches(option: str, text: str | None) -> list[tuple[int, float]] | None:
+    """Return the stretches of a schedule, such as 500:1,100:0.8."""
+    if text is None:
+        return None
+    try:
+        pairs = [part.split(":") for part in text.split(",")]
+        return [(int(steps), float(value)) for steps, value in pairs]
+    except ValueError:
+        raise ValueError(
+            f"{option} must be steps and values, such as 500:1,100:0.8, got {text!r}"
+        ) from None
 
 
 def _read_sweep(text: str) -> tuple[str, list[float]]:
@@ -134,9 +203,9 @@ def _print_plan(swept: "SweptPlan", plan: "Plan", *, as_json: bool) -> None:
         return
     print_rows(
         [
-            ("sigma", f"{round_up(plan.noise_multiplier, 6)} (noise multiplier)"),
+            ("sigma", f"{_range(plan.noise_range)} (noise multiplier)"),
             ("steps", f"{plan.steps} ({plan.epochs:.4g} epochs)"),
-            ("batch size", f"{plan.batch_size:g} expected, rate {plan.rate:.6g}"),
+            ("batch size", _batches(plan)),
             ("noise per step", f"{swept.noise_per_step:.4g} of the clipping norm"),
             ("noise of the run", f"{swept.noise_of_run:.4g} of it, for the mean over all steps"),
             ("epsilon", f"{round_up(plan.epsilon, 6)} (certified upper bound)"),
@@ -146,6 +215,19 @@ def _print_plan(swept: "SweptPlan", plan: "Plan", *, as_json: bool) -> None:
             *(("note", note) for note in plan.notes),
         ]
     )
+
+
+def _range(values: tuple[float, float]) -> str:
+    """Return one number, or two if they differ, rounded up."""
+    least, most = (round_up(value, 6) for value in values)
+    return least if least == most else f"{least} to {most}, by the schedule"
+
+
+def _batches(plan: "Plan") -> str:
+    if plan.rate_schedule is None:
+        return f"{plan.batch_size:g} expected, rate {plan.rate:.6g}"
+    least, most = (rate * plan.examples for rate in plan.rate_range)
+    return f"{least:g} to {most:g} expected, {plan.batch_size:.6g} on average"
 
 
 def _print_sweep(sweep: "PlanSweep", *, as_json: bool) -> None:

@@ -9,27 +9,32 @@ from taut.cli._commands.train import RunArgument
 from taut.cli._page import mistakes_explained, print_json, print_rows
 from taut.cli._run_options import JsonOption
 
+_UnitOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What one example stands for, such as patient.",
+        show_default="unit of config.toml, else example",
+    ),
+]
+_TitleOption = Annotated[
+    str | None, typer.Option(help="What the report is about.", show_default="Privacy report")
+]
+_OwnerOption = Annotated[
+    str | None, typer.Option(help="Person or team that answers for the report.")
+]
+_OutputOption = Annotated[
+    Path | None, typer.Option(help="Where to write.", show_default="RUN/report")
+]
+
 
 def report(
     run: RunArgument,
     *,
-    unit: Annotated[
-        str | None,
-        typer.Option(
-            help="What one example stands for, such as patient.",
-            show_default="unit of config.toml, else example",
-        ),
-    ] = None,
-    title: Annotated[
-        str | None, typer.Option(help="What the report is about.", show_default="Privacy report")
-    ] = None,
-    owner: Annotated[
-        str | None, typer.Option(help="Person or team that answers for the report.")
-    ] = None,
+    unit: _UnitOption = None,
+    title: _TitleOption = None,
+    owner: _OwnerOption = None,
     dataset: Annotated[str | None, typer.Option(help="Name of the data.")] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Where to write.", show_default="RUN/report")
-    ] = None,
+    output: _OutputOption = None,
     json: JsonOption = False,
 ) -> None:
     """Write the privacy report of a run: a page, a text, a section for a model card, and JSON.

@@ -11,17 +11,21 @@ from taut.cli._run_options import DeltaOption, JsonOption, LossOptions, takes_op
 _DIGITS = 4  # of printed numbers; JSON has all of them
 
 
+_FprOption = Annotated[
+    float, typer.Option(help="Share of others that an attacker may falsely accuse.")
+]
+_PriorOption = Annotated[
+    float, typer.Option(help="Probability of membership before any output is seen.")
+]
+
+
 @takes_options
 def risk(
     *,
     delta: DeltaOption,
     options: LossOptions,
-    fpr: Annotated[
-        float, typer.Option(help="Share of others that an attacker may falsely accuse.")
-    ] = 0.01,
-    prior: Annotated[
-        float, typer.Option(help="Probability of membership before any output is seen.")
-    ] = 0.5,
+    fpr: _FprOption = 0.01,
+    prior: _PriorOption = 0.5,
     json: JsonOption = False,
 ) -> None:
     """Certify what an attacker can do: true positives, guesses, and the mu of Gaussian privacy.

@@ -8,10 +8,28 @@ import typer
 import taut
 from taut._base.rounding import round_up
 from taut.cli._page import mistakes_explained, print_json
-from taut.cli._run_options import EXAMPLES, SIGMA, DeltaOption, JsonOption
+from taut.cli._run_options import EXAMPLES, SIGMA, CapOption, DeltaOption, JsonOption
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+_MaskRateOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Also show twice sampling with this probability of a coordinate, and the plain "
+        "run of equal cost: other runs than the one that is asked for."
+    ),
+]
+_ClipInfOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Twice sampling: bound on a coordinate, over the clipping norm.", show_default="0.1"
+    ),
+]
+_DimensionOption = Annotated[
+    int | None, typer.Option(help="Twice sampling: number of coordinates.", show_default="1000000")
+]
 
 
 def samplers(
@@ -21,24 +39,10 @@ def samplers(
     examples: Annotated[int, typer.Option(*EXAMPLES, help="Number of records.")],
     steps: Annotated[int, typer.Option(help="Number of steps.")],
     delta: DeltaOption,
-    mask_rate: Annotated[
-        float | None,
-        typer.Option(
-            help="Also show twice sampling with this probability of a coordinate, and the plain "
-            "run of equal cost: other runs than the one that is asked for."
-        ),
-    ] = None,
-    clip_inf: Annotated[
-        float | None,
-        typer.Option(
-            help="Twice sampling: bound on a coordinate, over the clipping norm.",
-            show_default="0.1",
-        ),
-    ] = None,
-    dimension: Annotated[
-        int | None,
-        typer.Option(help="Twice sampling: number of coordinates.", show_default="1000000"),
-    ] = None,
+    cap: CapOption = None,
+    mask_rate: _MaskRateOption = None,
+    clip_inf: _ClipInfOption = None,
+    dimension: _DimensionOption = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw epsilon against steps here.")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -53,6 +57,7 @@ def samplers(
             examples=examples,
             steps=steps,
             delta=delta,
+            cap=cap,
             mask=_mask(mask_rate, clip_inf, dimension),
         )
         if json:

@@ -25,15 +25,18 @@ if TYPE_CHECKING:
 RunArgument = Annotated[Path, typer.Argument(help="The directory of the run.", metavar="RUN")]
 
 
+_DryRunOption = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Check all that the first step checks, show the plan, train nothing."
+    ),
+]
+
+
 def train(
     config: Annotated[Path, typer.Argument(help="A file in TOML.", metavar="CONFIG")],
     *,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Check all that the first step checks, show the plan, train nothing."
-        ),
-    ] = False,
+    dry_run: _DryRunOption = False,
     allow_code: AllowCodeOption = None,
     json: JsonOption = False,
 ) -> None:

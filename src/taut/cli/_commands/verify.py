@@ -17,28 +17,33 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 25  # twice what is read as a statement, so that its own message can say so
 
 
+_StatementArgument = Annotated[
+    Path, typer.Argument(help="A statement in JSON, or - for stdin.", allow_dash=True)
+]
+_MaxEpsilonOption = Annotated[
+    float | None, typer.Option(help="Largest epsilon that may be claimed.")
+]
+_MaxDeltaOption = Annotated[float | None, typer.Option(help="Largest delta that may be claimed.")]
+_AdjacencyOption = Annotated[
+    str | None,
+    typer.Option(help="The adjacency that must be claimed: add_remove, replace or zero_out."),
+]
+_SubspacesOption = Annotated[
+    Path | None, existing_file("Your copy of the file that a clipping in subspaces names.")
+]
+_TimeoutOption = Annotated[
+    float, typer.Option(help="Seconds after which to give up: a hostile loss may take days.")
+]
+
+
 def verify(
-    statement: Annotated[
-        Path, typer.Argument(help="A statement in JSON, or - for stdin.", allow_dash=True)
-    ],
+    statement: _StatementArgument,
     *,
-    max_epsilon: Annotated[
-        float | None, typer.Option(help="Largest epsilon that may be claimed.")
-    ] = None,
-    max_delta: Annotated[
-        float | None, typer.Option(help="Largest delta that may be claimed.")
-    ] = None,
-    adjacency: Annotated[
-        str | None,
-        typer.Option(help="The adjacency that must be claimed: add_remove, replace or zero_out."),
-    ] = None,
-    subspaces: Annotated[
-        Path | None,
-        existing_file("Your copy of the file that a clipping in subspaces names."),
-    ] = None,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds after which to give up: a hostile loss may take days.")
-    ] = 120.0,
+    max_epsilon: _MaxEpsilonOption = None,
+    max_delta: _MaxDeltaOption = None,
+    adjacency: _AdjacencyOption = None,
+    subspaces: _SubspacesOption = None,
+    timeout: _TimeoutOption = 120.0,
     json: JsonOption = False,
 ) -> None:
     """Recompute a published privacy statement, and hold it against limits of your own.
@@ -49,8 +54,8 @@ def verify(
     The statement is a result.json of taut train, {"epsilon": .., "delta": .., "loss": ..} with a
     loss that PrivacyLoss.to_dict() wrote, or written by hand: {"epsilon": 1.84, "delta": 1e-5,
     "noise_multiplier": 1.0, "rate": 0.01, "steps": 1000, "sampler": "poisson"}, where sampler is
-    poisson, allocation, fixed_size, shuffle or none, and batch_size and examples may stand for
-    rate. Files that a statement names are not opened.
+    poisson, truncated_poisson (with cap), allocation, fixed_size, shuffle or none, and batch_size
+    and examples may stand for rate. Files that a statement names are not opened.
 
     Example: taut verify result.json --max-epsilon 3 --max-delta 1e-5 --adjacency add_remove
     """
