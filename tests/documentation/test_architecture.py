@@ -14,7 +14,7 @@ def entries(room: Path) -> set[str]:
     return {path.stem for path in room.iterdir()} - {"__init__", "__pycache__"}
 
 
-@pytest.mark.parametrize("room", ["accounting", "noise", "training"])
+@pytest.mark.parametrize("room", ["accounting", "matrix", "noise", "training"])
 def test_every_folder_has_a_line(room):
     (section,) = re.findall(rf"^### {room}\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL)
     lines = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
