@@ -12,7 +12,9 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src"
 MODULES = sorted(
-    path for room in ("accounting", "noise") for path in (SOURCE / "taut" / room).rglob("*.py")
+    path
+    for room in ("accounting", "matrix", "noise")
+    for path in (SOURCE / "taut" / room).rglob("*.py")
 )
 UNSAYING = {"ROUNDING", "SAFETY", "SLACK", "MOST", "FEW", "TINY", "HAIR"}
 """Words that name no bound when they stand alone."""

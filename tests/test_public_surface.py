@@ -9,7 +9,17 @@ import pytest
 
 import taut
 
-ROOMS = ["accounting", "audit", "cli", "comparison", "noise", "report", "runs", "training"]
+ROOMS = [
+    "accounting",
+    "audit",
+    "cli",
+    "comparison",
+    "matrix",
+    "noise",
+    "report",
+    "runs",
+    "training",
+]
 
 
 def submodules(name: str) -> list[str]:

@@ -62,9 +62,7 @@ def test_plan_of_a_name_survives_json():
 
 @pytest.mark.parametrize("sampling", ["shuffle", "none", ""])
 def test_names_of_no_sampling(sampling):
-    with pytest.raises(
-        ValueError, match="must be one of poisson, truncated_poisson, allocation"
-    ):
+    with pytest.raises(ValueError, match="must be one of poisson, truncated_poisson, allocation"):
         plan(sampling=sampling)
 
 
