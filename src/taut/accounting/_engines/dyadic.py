@@ -125,7 +125,10 @@ class MergedLosses:
 
     def times(self, left: Vector, right: Vector) -> Vector:
         """Return both convolutions."""
-        return self._kept_up(np.stack([np.convolve(left[i], right[i]) for i in (0, 1)]))
+        result = np.empty((2, left.shape[1] + right.shape[1] - 1))
+        for i in (0, 1):
+            result[i] = np.convolve(left[i], right[i])
+        return self._kept_up(result)
 
     def coarser(self, values: Vector, width: float) -> Vector:
         """Join every node between two kept ones to the one below."""
@@ -290,9 +293,10 @@ def _products(
             mass = float(other[0].sum())
             for start, run in _outer(law, e):
                 weight = float(run[0].sum()) * mass
-                if skipped + weight < negligible:
+                if weight == 0 or skipped + weight < negligible:
                     skipped += weight
                     continue
+                start, run = _trimmed(run, start)
                 longest = max(longest, min(run.shape[1], other.shape[1]))
                 at = 2 * half + 2 + first + start
                 product = scale.times(run, other)
@@ -328,19 +332,17 @@ def _outer(law: Dyadic, e: int) -> Iterator[tuple[int, Vector]]:
     values, half = law.levels.get(e), law.half
     if values is None:
         return
-    runs = [(-half, values)]
-    if e > law.bottom:
+    if e == law.bottom:
+        yield -half, values
+    else:
         quarter = half // 2
-        runs = [(-half, values[:, :quarter]), (quarter + 1, values[:, half + quarter + 1 :])]
-    for first, rows in runs:
-        start, run = _trimmed(rows, first)
-        if run.size:
-            yield start, run
+        yield -half, values[:, :quarter]
+        yield quarter + 1, values[:, half + quarter + 1 :]
 
 
 def _trimmed(rows: Vector, first: int) -> tuple[int, Vector]:
     """Return ``rows`` without empty ends, and the index of what is then the first."""
-    at = np.flatnonzero(rows[0])
+    at = rows[0].nonzero()[0]
     if at.size == 0:
         return first, rows[:, :0]
     return first + int(at[0]), rows[:, at[0] : at[-1] + 1]
@@ -362,13 +364,12 @@ def _regrid(sums: dict[int, Vector], scale: Scale, half: int) -> dict[int, Vecto
     if not scale.fine_centre:
         bottom = max(_exponent(far / total / (BULK_SHARE * half)), lowest)
     e, top = lowest, max(sums)
+    inside = slice(middle - half, middle + half + 1)
     while e <= top:
-        rows = sums[e]
-        beyond = rows.copy()
+        beyond = rows = sums[e]
         if e >= bottom:
-            beyond[:, middle - half : middle + half + 1] = 0.0
-            rows = rows - beyond
-            sums[e] = rows
+            beyond = rows.copy()
+            beyond[:, inside] = 0.0
         if beyond[0].any():
             if e == top:
                 top += 1
@@ -382,8 +383,7 @@ def _regrid(sums: dict[int, Vector], scale: Scale, half: int) -> dict[int, Vecto
         near = sums[e][:, middle - quarter : middle + quarter + 1]
         sums[e - 1][:, middle - half : middle + half + 1 : 2] += near
         near[:] = 0.0
-    inside = slice(middle - half, middle + half + 1)
-    return {e: np.ascontiguousarray(sums[e][:, inside]) for e in range(bottom, top + 1)}
+    return {e: sums[e][:, inside].copy() for e in range(bottom, top + 1)}
 
 
 def _exponent(width: float) -> int:

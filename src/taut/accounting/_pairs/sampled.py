@@ -70,7 +70,10 @@ class SampledPair(DerivedPair):
         """The image of the largest base loss, infinite ones included when adding."""
         if not self._removes and self.base.mass_inf:
             return -self._log_stay * UP
-        largest = float(self._forward(np.array(self.base.max_loss)))
+        most = self.base.max_loss
+        if math.isinf(most):
+            return most if self._removes else -self._log_stay * UP
+        largest = float(self._forward(np.array(most)))
         return largest + RELATIVE_ERROR * abs(largest)
 
     def profile(self, epsilon: Vector) -> Vector:
@@ -157,13 +160,17 @@ class SampledPair(DerivedPair):
     def _forward(self, losses: Vector) -> Vector:
         """Return the sampled loss of a base loss."""
         sign = 1.0 if self._removes else -1.0
-        with np.errstate(over="ignore"):
-            moved = self.rate * np.expm1(np.minimum(sign * losses, 700.0))
-            low = np.log(self._stay + self.rate * np.exp(np.minimum(sign * losses, 0.0)))
-            near = np.where(moved > -0.5, np.log1p(np.maximum(moved, -0.5)), low)
+        inner = sign * np.asarray(losses, dtype=float)
+        moved = self.rate * np.expm1(np.minimum(inner, 700.0))
+        result = np.log1p(np.maximum(moved, -0.5))
         # Near zero a plain logarithm would be off absolutely; far up this one overflows.
-        far = np.logaddexp(self._log_stay, math.log(self.rate) + sign * losses)
-        return sign * np.where(sign * losses < 700.0, near, far)
+        low, far = moved <= -0.5, inner >= 700.0
+        if low.any():
+            down = np.exp(np.minimum(inner, 0.0))
+            result = np.where(low, np.log(self._stay + self.rate * down), result)
+        if far.any():
+            result = np.where(far, np.logaddexp(self._log_stay, math.log(self.rate) + inner), result)
+        return sign * result
 
     def _backward(self, losses: Vector) -> Vector:
         """Return the base loss of a sampled loss, far away where sampling bounds the loss."""
