@@ -13,13 +13,14 @@ from oracles import accounting as oracles
 from oracles.engines import OpaqueGaussian, check_delta
 
 import taut
+from taut import accounting
 from taut.accounting._adjacency import Half
 from taut.accounting._engines.convex_order import ConvexOrder
 from taut.accounting._pairs.blurred import SmoothPair
 from taut.accounting._pairs.discretisation import BeyondLattice
 from taut.accounting._pairs.exponential import laplace_pair
 from taut.accounting._pairs.finite import FinitePair, binary_pair
-from taut.accounting._pairs.gaussian import GaussianPair
+from taut.accounting._pairs.gaussian import GaussianPair, VariancePair
 from taut.accounting._pairs.sampled import SampledPair
 from taut.accounting._releases.product import product_pair
 
@@ -386,3 +387,21 @@ def test_a_product_beyond_floats_is_bounded_trivially(monkeypatch):
     pair = product_pair([(laplace_pair(1.0), 3), (binary_pair(0.1), 1)])
     assert pair.mass_inf == 1
     assert pair.attained.profile(np.array([0.0]))[0] <= 1e-12
+
+
+class TestOutcomesFarBelowZero:
+    """Outcomes that Q has often and P all but never: what is cut there must not become Q-mass."""
+
+    TERMS = ((OpaqueGaussian(1.83), 55), (VariancePair(8.04, 0.17), 1))
+
+    def test_no_more_mass_than_there_is(self):
+        atoms = product_pair(self.TERMS).atoms(0.0)
+        assert atoms.losses[0] < -100
+        assert math.fsum(atoms.q_masses) <= 1 + 1e-9
+
+    def test_samples_are_bracketed(self):
+        joint = 55 * taut.gaussian(0.774, math.sqrt(2)) + accounting.variance_pair(8.04, 0.17)
+        bounds = (1_000 * joint.poisson(1e-4)).epsilon_bounds(1e-6)
+        assert bounds.gap <= 1e-3 * bounds.upper
+        # Looking at one step alone is post-processing.
+        assert bounds.lower >= joint.poisson(1e-4).epsilon_bounds(1e-6).lower

@@ -363,7 +363,9 @@ def _spread(pair: Pair, edges: Vector, cells: Cells, tail: float) -> Vector:
     result = np.zeros((1, edges.size))
     result[0, 1:] += raised
     result[0, :-1] += mass - raised
-    result[0, 0] += tail
+    # What lies below the grid is raised to zero: further down, as P-mass of an outcome that Q has
+    # often, it would stand for more Q-mass than there is.
+    result[0, min(int(np.searchsorted(edges, 0.0)), edges.size - 1)] += tail
     return result
 
 

@@ -75,7 +75,8 @@ def ratio_sums(pair: Pair, count: int, half: int) -> tuple[Ratios, Ratios]:
     spread = power(upper, count, 0.0)
     values, rows = spread.nodes()
     values, masses = _not_negative(values, rows[0])
-    if not float(values @ masses) > count * (1 - pair.mass_inf) * (1 - _MISSING_SHARE):
+    mean = float(values @ masses)
+    if not count * (1 - pair.mass_inf) * (1 - _MISSING_SHARE) < mean < math.inf:
         raise BeyondLattice("nodes do not hold the ratios")
     lower, label_error = _single(pair.reached, MergedRatios(fine_centre=centre == 0), centre, half)
     merged = power(lower, count, 0.0)

@@ -169,7 +169,9 @@ class SampledPair(DerivedPair):
             down = np.exp(np.minimum(inner, 0.0))
             result = np.where(low, np.log(self._stay + self.rate * down), result)
         if far.any():
-            result = np.where(far, np.logaddexp(self._log_stay, math.log(self.rate) + inner), result)
+            result = np.where(
+                far, np.logaddexp(self._log_stay, math.log(self.rate) + inner), result
+            )
         return sign * result
 
     def _backward(self, losses: Vector) -> Vector:

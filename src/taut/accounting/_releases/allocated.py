@@ -116,7 +116,7 @@ def _epoch(release: Allocated) -> tuple[Ratios, Ratios, tuple[float, float], flo
     try:
         with np.errstate(over="ignore", under="ignore", divide="ignore"):
             upper, lower = ratio_sums(pair, release.taken, _NODES)
-    except BeyondLattice:
+    except (BeyondLattice, ArithmeticError):
         return None
     share = release.taken / release.steps
     infinite = (share * (pair.mass_inf + RATIO_TAIL), share * pair.reached.mass_inf)
