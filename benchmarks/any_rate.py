@@ -2,8 +2,10 @@
 
     make bench BENCH=any_rate
     make bench BENCH=any_rate ARGS='--json rows.json'
+    make bench BENCH=any_rate ARGS='--peer 144'
 
-CPU time of one thread in one process.
+CPU time of one thread in one process. With ``--peer`` so many of the settings are also asked of
+dp-accounting at its finest usual grid, which takes up to half a minute each.
 """
 
 import argparse
@@ -35,14 +37,19 @@ ALLOCATIONS = (
     (1.0, 10_000, 10, 1e-10),
 )
 DISTINCT = 1_000
+PEER_GRID = 1e-5  # of dp-accounting; finer ones take minutes
+RELATIVE, ABSOLUTE = 1e-3, 1e-6  # gaps that are as good as none: either is enough
 
 
 def main() -> None:
     """Print the tables and, if asked, write the rows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    parser.add_argument("--peer", type=int, default=0, help="settings to ask dp-accounting too")
     options = parser.parse_args()
     found = [rates(), tiny(), allocation(), schedule()]
+    if options.peer:
+        found.append(beside_peer(options.peer))
     for table in found:
         print(table, end="\n\n")
     if options.json:
@@ -83,8 +90,8 @@ def rates() -> tables.Table:
     for rate in RATES:
         settings = itertools.product(STEPS, SIGMAS, DELTAS)
         answers = [asked(n * taut.gaussian(s).poisson(rate), delta) for n, s, delta in settings]
-        rows.append(summary(f"{rate:g}", answers, 1e-6))
-    note = "Gaps of less than 1e-6 count as none."
+        rows.append(summary(f"{rate:g}", answers, ABSOLUTE))
+    note = f"Gaps of less than {ABSOLUTE:g} count as none."
     return tables.Table("rates", "Sampled Gaussians by rate", SUMMARY, rows, note)
 
 
@@ -135,6 +142,50 @@ def schedule() -> tables.Table:
     answers = [asked(loss, 1e-6)]
     rows = [summary(f"{DISTINCT:,} distinct sampled Gaussians", answers, 0.0)]
     return tables.Table("schedule", "Schedules", SUMMARY, rows)
+
+
+def beside_peer(count: int) -> tables.Table:
+    """Return ``count`` of the settings beside the upper bound of dp-accounting, in one process."""
+    from peers import dp_pld, sampled_gaussian_event
+
+    settings = list(itertools.product(RATES, STEPS, SIGMAS, DELTAS))
+    order = np.random.default_rng(0).permutation(len(settings))
+    rows = []
+    for rate, steps, sigma, delta in (settings[i] for i in np.sort(order[:count])):
+        (lower, upper), seconds = asked(steps * taut.gaussian(sigma).poisson(rate), delta)
+        event = sampled_gaussian_event(sigma, rate, steps)
+        peer, peer_seconds = cpu_time(lambda e=event, d=delta: dp_pld(e, d, PEER_GRID))
+        room = max(RELATIVE * upper, ABSOLUTE)
+        verdict = "above" if upper > peer.upper + room else "not above"
+        if peer.upper < lower - room:
+            verdict = "peer below our lower bound"
+        rows.append(
+            {
+                "case": f"rate {rate:g}, {steps:,} steps, sigma {sigma:g}, delta {delta:g}",
+                "lower": lower,
+                "upper": upper,
+                "peer": peer.upper,
+                "verdict": verdict,
+                "cpu_s": seconds,
+                "peer_s": peer_seconds,
+            }
+        )
+    columns = {
+        "case": ("case", str),
+        "lower": ("lower", tables.epsilon),
+        "upper": ("upper", tables.epsilon),
+        "peer": ("dp-accounting", tables.epsilon),
+        "verdict": ("upper is", str),
+        "cpu_s": ("CPU s", tables.seconds),
+        "peer_s": ("its CPU s", tables.seconds),
+    }
+    above = sum(row["verdict"] == "above" for row in rows)
+    below = sum(row["verdict"].startswith("peer") for row in rows)
+    note = (
+        f"Grid {PEER_GRID:g}. Beyond {RELATIVE:g} relative and {ABSOLUTE:g} absolute, ours is "
+        f"above in {above} of {len(rows)} settings, and the other below our lower one in {below}."
+    )
+    return tables.Table("peer", "Beside dp-accounting", columns, rows, note)
 
 
 if __name__ == "__main__":
