@@ -198,6 +198,14 @@ CORNERS = [
     (1e-3, taut.pure(0.2) + 2 * taut.randomized_response(0.7)),
     (1e-5, 2 * taut.discrete_gaussian(1.0, 50).poisson(0.1)),
     pytest.param(1e-20, 22009 * taut.gaussian(0.726).poisson(4.6e-6), marks=pytest.mark.slow),
+    (
+        1e-6,
+        taut.laplace(5_000.0, adjacency="replace").fixed_size(1, 800, adjacency="replace")
+        + taut.laplace(0.565, adjacency="replace")
+        .poisson(9e-5, removal=taut.laplace(0.0027))
+        .fixed_size(1, 3, adjacency="replace"),
+    ),
+    (1e-6, 580 * (55 * taut.gaussian(0.55) + variance_pair(8.04, 0.17)).allocated(563_939)),
 ]
 
 

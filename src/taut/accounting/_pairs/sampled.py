@@ -288,6 +288,8 @@ class ReplaceSampledPair(DerivedPair):
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return fine cells: the density jumps at zero, so no smooth rule fits."""
         edges = self.grid(_REPLACE_TAIL, _REPLACE_NODES)
+        if edges.size == 1:  # a loss of one value: cells need two edges
+            edges = np.append(edges, edges + 1.0)
         with np.errstate(divide="ignore"):
             return Quadrature(edges, np.log(upper_masses(self, edges, _REPLACE_TAIL)))
 
