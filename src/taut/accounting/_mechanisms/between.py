@@ -10,9 +10,8 @@ from taut.accounting._mechanisms.given import Pure
 from taut.accounting._pairs.bracketed import BracketedPair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._releases.release import Base, Release
-from taut.accounting._releases.renyi_only import RenyiOnly
+from taut.accounting._releases.renyi_only import refuse_renyi_only
 from taut.accounting._releases.sampled import Joint
-from taut.errors import UnsoundConfiguration
 
 __all__ = ["Between", "between"]
 
@@ -22,33 +21,28 @@ class Between(Release):
     """Dominated by ``removal`` and by ``addition`` in their directions; it reaches ``reached``."""
 
     kind = "between"
+    no_exchange = (
+        "between(...) knows what removing and what adding a record does, and has no pair "
+        "under adjacency='replace'; use adjacency='add_remove' or 'zero_out'"
+    )
     removal: Base
     addition: Base
     reached: Base
     name: str
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
         for release in (self.removal, self.addition, self.reached):
-            if isinstance(release, RenyiOnly):
-                raise UnsoundConfiguration(
-                    "between(...) needs losses with dominating pairs, and one is known by its "
-                    "Renyi divergences only"
-                )
+            refuse_renyi_only(
+                release,
+                "between(...) needs losses with dominating pairs, and one is known by its Renyi "
+                "divergences only",
+            )
 
     def pair(self, half: Half) -> Pair:
         """Return the pair of the direction, with the one that is reached inside."""
         above = self.removal if half is Half.REMOVE else self.addition
         return BracketedPair(above.pair(half), self.reached.pair(half).reached)
-
-    def check(self, adjacency: Adjacency) -> None:
-        """Two directions are known; exchanging a record is neither."""
-        if adjacency is Adjacency.REPLACE:
-            raise UnsoundConfiguration(
-                "between(...) knows what removing and what adding a record does, and has no pair "
-                "under adjacency='replace'; use adjacency='add_remove' or 'zero_out'"
-            )
 
     def __str__(self) -> str:
         """Return the name alone."""

@@ -15,14 +15,13 @@ from taut._base.validate import Probability
 from taut._base.worst_record import OPERATIONS_FACTOR, Vertex, l2_norm, vertex
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._mechanisms.coordinates import cell_sampled
+from taut.accounting._mechanisms.coordinates import TwiceSampled, cell_sampled
 from taut.accounting._mechanisms.cumulant_tables import divergences_from, table_size
 from taut.accounting._mechanisms.noise import Gaussian
 from taut.accounting._releases.release import Release
 from taut.accounting._releases.renyi_only import RenyiOnly
 from taut.accounting._releases.sampled import Poisson
 from taut.accounting.renyi._sums import poisson_cumulants
-from taut.errors import UnsoundConfiguration
 
 __all__ = ["TwiceSampledBlocks", "twice_sampled_blocks"]
 
@@ -48,6 +47,7 @@ class TwiceSampledBlocks(RenyiOnly):
     """
 
     kind = "twice_sampled_blocks"
+    no_exchange = TwiceSampled.no_exchange
     record_rate: Probability
     coordinate_rate: Probability
     sigmas: tuple[float, ...]
@@ -55,9 +55,8 @@ class TwiceSampledBlocks(RenyiOnly):
     clip_infs: tuple[float, ...]
     dimensions: tuple[int, ...]
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
         counts = {len(self.sigmas), len(self.clips), len(self.clip_infs), len(self.dimensions)}
         if len(counts) != 1 or 0 in counts:
             raise ValueError(
@@ -101,14 +100,6 @@ class TwiceSampledBlocks(RenyiOnly):
     def plain(self) -> Release:
         """A release whose pair dominates this one: the same noise and records, all coordinates."""
         return Poisson(Gaussian(1.0, self.length), self.record_rate)
-
-    def check(self, adjacency: Adjacency) -> None:
-        """Only add/remove and zero-out, as for one block."""
-        if adjacency is Adjacency.REPLACE:
-            raise UnsoundConfiguration(
-                f"{self.kind} has no theorem for adjacency='replace'; declare the release with "
-                "adjacency='add_remove' or 'zero_out'"
-            )
 
     def sampled(self, rate: float) -> TwiceSampledBlocks:
         """Return the same release on a Poisson sample of the records: rates multiply."""

@@ -29,7 +29,6 @@ from taut.accounting._releases.release import Release
 from taut.accounting._releases.renyi_only import RenyiOnly
 from taut.accounting._releases.sampled import Poisson
 from taut.accounting.renyi._sums import poisson_cumulants
-from taut.errors import UnsoundConfiguration
 
 __all__ = [
     "Coordinatewise",
@@ -61,17 +60,23 @@ def _twice_sampled(
 
 
 class _Clipped(RenyiOnly):
-    """What both samplers share: rows clipped in two norms, and normal noise."""
+    """What both samplers share: rows clipped in two norms, and normal noise.
 
+    Zero-out is covered as add/remove is: a null record leaves the sum as an absent one does.
+    """
+
+    no_exchange = (
+        "{kind} has no theorem for adjacency='replace'; declare the release with "
+        "adjacency='add_remove' or 'zero_out'"
+    )
     sigma: float
     clip: float
     clip_inf: float
     dimension: int
     p: float
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
         if self.p > 2:
             raise ValueError(
                 f"p must be at most 2, got p={self.p!r}: beyond it the flat record is worse than "
@@ -101,14 +106,6 @@ class _Clipped(RenyiOnly):
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the divergences at the vertex, the same bound in both directions."""
         return divergences_from(lambda largest: self._cumulants(table_size(largest)), orders)
-
-    def check(self, adjacency: Adjacency) -> None:
-        """Only add/remove and zero-out: a null record leaves the sum as an absent one does."""
-        if adjacency is Adjacency.REPLACE:
-            raise UnsoundConfiguration(
-                f"{self.kind} has no theorem for adjacency='replace'; declare the release with "
-                "adjacency='add_remove' or 'zero_out'"
-            )
 
 
 @dataclass(frozen=True)

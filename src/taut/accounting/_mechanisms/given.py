@@ -76,7 +76,7 @@ class Finite(Release):
     p: tuple[float, ...]
     q: tuple[float, ...]
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
         _check_distribution(p=self.p)
         _check_distribution(q=self.q)
@@ -111,7 +111,7 @@ class Profile(Release):
     deltas: tuple[float, ...]
     direction: str | None = None
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
         if len(self.log_thresholds) != len(self.deltas) or not self.deltas:
             raise ValueError("a profile needs as many deltas as log thresholds, at least one")

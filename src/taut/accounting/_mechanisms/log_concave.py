@@ -51,9 +51,8 @@ class AdditiveNoise(RenyiOnly):
     cumulants: tuple[float, ...]
     rate: Probability
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
         if not self.cumulants:
             raise ValueError("cumulants must not be empty; give at least the one at order 2")
         for value in self.cumulants:

@@ -25,7 +25,6 @@ from taut.accounting._pairs.mixture import MixturePair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._pairs.sampled import SampledPair
 from taut.accounting._releases.release import Release
-from taut.errors import UnsoundConfiguration
 
 __all__ = ["MixtureOfGaussians", "group_poisson", "mixture_of_gaussians"]
 
@@ -35,13 +34,16 @@ class MixtureOfGaussians(Release):
     """Normal noise of deviation sigma on a value that the record shifts by a random amount."""
 
     kind = "mixture_of_gaussians"
+    no_exchange = (
+        "mixture_of_gaussians compares a random shift with none, so it has no pair under "
+        "adjacency='replace'; use adjacency='add_remove' or 'zero_out'"
+    )
     probabilities: tuple[float, ...]
     shifts: tuple[float, ...]
     sigma: Positive
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
         _check_mixture(self.probabilities, self.shifts)
 
     def pair(self, half: Half) -> Pair:
@@ -62,14 +64,6 @@ class MixtureOfGaussians(Release):
             base = MixturePair(tuple(w / taking_part for w in weights), shifts, half)
         rate = min(taking_part / min(total, 1.0), math.nextafter(1.0, 0.0))
         return SampledPair(base, rate, half, stay) if stay > 0 else base
-
-    def check(self, adjacency: Adjacency) -> None:
-        """Replacing a record would exchange one mixture for another."""
-        if adjacency is Adjacency.REPLACE:
-            raise UnsoundConfiguration(
-                "mixture_of_gaussians compares a random shift with none, so it has no pair under "
-                "adjacency='replace'; use adjacency='add_remove' or 'zero_out'"
-            )
 
     def __str__(self) -> str:
         """Return the call, with the shifts counted if there are many."""

@@ -19,7 +19,6 @@ from taut.accounting._pairs.finite import DiscreteGaussianPair, binary_pair, dis
 from taut.accounting._pairs.gaussian import GaussianPair, VariancePair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._releases.release import Release
-from taut.errors import UnsoundConfiguration
 
 __all__ = [
     "DiscreteGaussian",
@@ -47,9 +46,8 @@ class Gaussian(Release):
     sigma: Positive
     sensitivity: Positive
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
         ratio = self.sensitivity / self.sigma
         if not 1e-100 < ratio < 1e100:
             raise ValueError(
@@ -119,12 +117,15 @@ class Variance(Release):
     """
 
     kind = "variance_pair"
+    no_exchange = (
+        "variance_pair is not symmetric, so it has no pair under adjacency='replace'; "
+        "use adjacency='add_remove', or from_profile with the maximum of both profiles"
+    )
     sigma_p: Positive
     sigma_q: Positive
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
         if not 1e-50 < self.sigma_p / self.sigma_q < 1e50:
             raise ValueError(
                 "sigma_p / sigma_q must lie between 1e-50 and 1e50, got "
@@ -138,14 +139,6 @@ class Variance(Release):
         if half is Half.ADD:
             return VariancePair(self.sigma_p, self.sigma_q)
         return VariancePair(self.sigma_q, self.sigma_p)
-
-    def check(self, adjacency: Adjacency) -> None:
-        """Replace-one would need a pair that dominates both orders."""
-        if adjacency is Adjacency.REPLACE:
-            raise UnsoundConfiguration(
-                "variance_pair is not symmetric, so it has no pair under adjacency='replace'; "
-                "use adjacency='add_remove', or from_profile with the maximum of both profiles"
-            )
 
 
 def gaussian(

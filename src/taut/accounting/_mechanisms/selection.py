@@ -90,9 +90,8 @@ class StabilityRelease(Release):
     epsilon: Positive
     delta: float
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
         if not validate.below_one(delta=self.delta) > 0:
             raise ValueError(f"delta must be greater than 0, got delta={self.delta!r}")
 

@@ -19,8 +19,7 @@ from taut.accounting._pairs.pair import Pair
 from taut.accounting._pairs.sampled import SampledPair
 from taut.accounting._releases.product import EnclosedPair
 from taut.accounting._releases.release import Base, Release, refuse_batches
-from taut.accounting._releases.renyi_only import RenyiOnly
-from taut.errors import UnsoundConfiguration
+from taut.accounting._releases.renyi_only import refuse_renyi_only
 
 __all__ = ["Allocated"]
 
@@ -36,18 +35,23 @@ class Allocated(Release):
     """
 
     kind = "allocated"
+    no_exchange = (
+        "allocated(steps) has no theorem for adjacency='replace': the steps of the other "
+        "record change as well, so that no step is left as it was. Use a loss for "
+        "adjacency='add_remove' or 'zero_out', for a sum clipped at C: "
+        "gaussian(sigma, sensitivity=C).allocated(steps)"
+    )
     base: Base
     steps: PositiveInteger
     taken: PositiveInteger
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
-        if isinstance(self.base, RenyiOnly):
-            raise UnsoundConfiguration(
-                "allocated(steps) needs a dominating pair, and the loss is known by its Renyi "
-                "divergences only; use poisson(rate), which keeps divergences"
-            )
+        refuse_renyi_only(
+            self.base,
+            "allocated(steps) needs a dominating pair, and the loss is known by its Renyi "
+            "divergences only; use poisson(rate), which keeps divergences",
+        )
         if self.taken > self.steps:
             raise ValueError(
                 f"taken must not exceed steps, got taken={self.taken}, steps={self.steps}"
@@ -67,13 +71,7 @@ class Allocated(Release):
     def check(self, adjacency: Adjacency) -> None:
         """A step without the record must be a step for which another record was drawn."""
         self.base.check(adjacency)
-        if adjacency is Adjacency.REPLACE:
-            raise UnsoundConfiguration(
-                "allocated(steps) has no theorem for adjacency='replace': the steps of the other "
-                "record change as well, so that no step is left as it was. Use a loss for "
-                "adjacency='add_remove' or 'zero_out', for a sum clipped at C: "
-                "gaussian(sigma, sensitivity=C).allocated(steps)"
-            )
+        super().check(adjacency)
 
     def __str__(self) -> str:
         """Return the call chain."""

@@ -13,7 +13,15 @@ from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._pairs.pair import Pair
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["Base", "Release", "Several", "check_sizes", "refuse_batches", "refuse_sampled_exchange"]
+__all__ = [
+    "Base",
+    "FixedSizeSample",
+    "PoissonSample",
+    "Release",
+    "Several",
+    "refuse_batches",
+    "refuse_sampled_exchange",
+]
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,9 @@ class Release(ABC):
     caveat: ClassVar[str] = ""
     """What the guarantee rests on beyond published proofs, if anything."""
 
+    no_exchange: ClassVar[str] = ""
+    """Why {kind} has no pair under replace-one, and the way out; empty where it has one."""
+
     draws_batches: ClassVar[bool] = False
     """Whether the release draws a batch of fixed size from the records it is given."""
 
@@ -38,8 +49,13 @@ class Release(ABC):
             Release._kinds[cls.kind] = cls
 
     def __post_init__(self) -> None:
-        """Check every parameter against the domain that its annotation names."""
+        """Check every parameter against the domain that its annotation names, then all of them."""
         validate.fields(self)
+        self.check_fields()
+
+    def check_fields(self) -> None:
+        """Raise for parameters that do not fit together."""
+        return
 
     @staticmethod
     def kinds() -> Mapping[str, type[Release]]:
@@ -52,7 +68,8 @@ class Release(ABC):
 
     def check(self, adjacency: Adjacency) -> None:
         """Raise ``UnsoundConfiguration`` if no pair is known under ``adjacency``."""
-        return
+        if self.no_exchange and adjacency is Adjacency.REPLACE:
+            raise UnsoundConfiguration(self.no_exchange.format(kind=self.kind))
 
     @property
     def contains_batches(self) -> bool:
@@ -104,15 +121,38 @@ def refuse_sampled_exchange(release: Release, rate: float, adjacency: Adjacency)
         )
 
 
-def check_sizes(batch_size: int, population: int) -> None:
-    """Check that a batch fits into the population."""
-    validate.positive_integer(batch_size=batch_size)
-    validate.positive_integer(population=population)
-    if batch_size > population:
-        raise ValueError(
-            f"batch_size must not exceed population, got batch_size={batch_size}, "
-            f"population={population}"
-        )
+class PoissonSample(Release):
+    """``base`` on a sample of each record by itself: how it is called, whatever is known of it."""
+
+    base: Release
+    rate: float
+
+    def __str__(self) -> str:
+        """Return the call chain."""
+        return f"{self.base}.poisson(rate={self.rate:g})"
+
+
+class FixedSizeSample(Release):
+    """``base`` on a uniformly random subset: how it is called, whatever is known of it."""
+
+    draws_batches = True
+    base: Release
+    batch_size: int
+    population: int
+
+    def check_fields(self) -> None:
+        """Check that a batch fits into the population."""
+        validate.positive_integer(batch_size=self.batch_size)
+        validate.positive_integer(population=self.population)
+        if self.batch_size > self.population:
+            raise ValueError(
+                f"batch_size must not exceed population, got batch_size={self.batch_size}, "
+                f"population={self.population}"
+            )
+
+    def __str__(self) -> str:
+        """Return the call chain."""
+        return f"{self.base}.fixed_size({self.batch_size}, {self.population})"
 
 
 class Several(Release):
@@ -121,7 +161,7 @@ class Several(Release):
     releases: tuple[Release, ...]
     counts: tuple[int, ...]
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
         if not self.releases or len(self.releases) != len(self.counts):
             raise ValueError("a joint release needs as many counts as releases, at least one")

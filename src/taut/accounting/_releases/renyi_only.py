@@ -19,7 +19,7 @@ from taut.accounting._pairs.profile import lower_hull
 from taut.accounting._releases.release import Release
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["OneSided", "Renyi", "RenyiOnly", "divergences"]
+__all__ = ["OneSided", "Renyi", "RenyiOnly", "divergences", "refuse_renyi_only"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,12 @@ class RenyiOnly(Release):
         )
 
 
+def refuse_renyi_only(release: Release, why: str) -> None:
+    """Refuse a release without a pair where only pairs can be reasoned about."""
+    if isinstance(release, RenyiOnly):
+        raise UnsoundConfiguration(why)
+
+
 @dataclass(frozen=True)
 class OneSided:
     """A release without a pair, in one direction: what a sum needs of it."""
@@ -94,7 +100,7 @@ class Renyi(RenyiOnly):
     divergences: tuple[float, ...]
     direction: str | None = None
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
         if len(self.orders) != len(self.divergences) or not self.orders:
             raise ValueError("a Renyi curve needs as many divergences as orders, at least one")

@@ -18,8 +18,15 @@ from taut.accounting._pairs.pair import Pair
 from taut.accounting._pairs.profile import Knots, convex_knots, pair_of_knots
 from taut.accounting._pairs.sampled import ReplaceSampledPair, SampledPair
 from taut.accounting._releases.product import EnclosedPair, product_pair
-from taut.accounting._releases.release import Base, Release, Several, check_sizes, refuse_batches
-from taut.accounting._releases.renyi_only import RenyiOnly
+from taut.accounting._releases.release import (
+    Base,
+    FixedSizeSample,
+    PoissonSample,
+    Release,
+    Several,
+    refuse_batches,
+)
+from taut.accounting._releases.renyi_only import RenyiOnly, refuse_renyi_only
 from taut.accounting._releases.sampled_renyi import FixedSizeRenyi, JointRenyi, PoissonRenyi
 from taut.errors import UnsoundConfiguration
 
@@ -40,9 +47,9 @@ class Joint(Several):
     releases: tuple[Release, ...]
     counts: tuple[int, ...]
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
+        super().check_fields()
         for release in self.releases:
             if isinstance(release, RenyiOnly):
                 raise ValueError(f"releases must have dominating pairs, got release={release!r}")
@@ -73,16 +80,22 @@ def _product(joint: Joint, half: Half) -> Pair:
 
 
 @dataclass(frozen=True)
-class Poisson(Release):
+class Poisson(PoissonSample):
     """``base`` on a sample that contains each record independently with probability ``rate``."""
 
     kind = "poisson"
+    no_exchange = (
+        "poisson(rate) of a loss for adjacency='replace' also needs the cost of removing a "
+        "record: a sampled record may be exchanged for an unsampled one. Pass it as "
+        "poisson(rate, removal=...), for a sum clipped at C: "
+        "gaussian(sigma, sensitivity=2 * C, adjacency='replace')"
+        ".poisson(rate, removal=gaussian(sigma, sensitivity=C))"
+    )
     base: Base
     rate: Probability
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
         refuse_batches(self.base)
 
     def pair(self, half: Half) -> Pair:
@@ -105,18 +118,7 @@ class Poisson(Release):
     def check(self, adjacency: Adjacency) -> None:
         """Poisson sampling of one loss amplifies add/remove and zero-out."""
         self.base.check(adjacency)
-        if adjacency is Adjacency.REPLACE:
-            raise UnsoundConfiguration(
-                "poisson(rate) of a loss for adjacency='replace' also needs the cost of removing a "
-                "record: a sampled record may be exchanged for an unsampled one. Pass it as "
-                "poisson(rate, removal=...), for a sum clipped at C: "
-                "gaussian(sigma, sensitivity=2 * C, adjacency='replace')"
-                ".poisson(rate, removal=gaussian(sigma, sensitivity=C))"
-            )
-
-    def __str__(self) -> str:
-        """Return the call chain."""
-        return f"{self.base}.poisson(rate={self.rate:g})"
+        super().check(adjacency)
 
 
 @dataclass(frozen=True)
@@ -135,17 +137,17 @@ class PoissonReplace(Release):
     removal: Base
     rate: Probability
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
         for name in ("exchange", "removal"):
-            if isinstance(getattr(self, name), RenyiOnly):
-                raise UnsoundConfiguration(
-                    f"{name} is known by Renyi divergences only, and replace-one under Poisson "
-                    "sampling needs pairs; use fixed_size(batch_size, population, "
-                    "adjacency='replace')"
-                )
-            refuse_batches(getattr(self, name))
+            release = getattr(self, name)
+            refuse_renyi_only(
+                release,
+                f"{name} is known by Renyi divergences only, and replace-one under Poisson "
+                "sampling needs pairs; use fixed_size(batch_size, population, "
+                "adjacency='replace')",
+            )
+            refuse_batches(release)
 
     def pair(self, half: Half) -> Pair:
         """Return the finite pair of the bound, which lies above it between knots."""
@@ -210,11 +212,7 @@ def _replaced(release: PoissonReplace) -> Pair:
 def _inner_thresholds(*pairs: Pair) -> Vector:
     """Return log thresholds from zero up that resolve every profile."""
     grids = [pair.grid(_PROFILE_TAIL, _PROFILE_KNOTS) for pair in pairs]
-    thin = [
-        grid[np.linspace(0, grid.size - 1, min(grid.size, _PROFILE_KNOTS)).astype(int)]
-        for grid in grids
-    ]
-    nodes = np.unique(np.concatenate([[0.0], *thin]))
+    nodes = np.unique(np.concatenate([[0.0], *map(_thinned, grids)]))
     return nodes[(nodes >= 0) & (nodes < 600.0)]
 
 
@@ -231,7 +229,7 @@ def _symmetric(epsilons: Vector, deltas: Vector) -> Knots:
 
 
 @dataclass(frozen=True)
-class FixedSize(Release):
+class FixedSize(FixedSizeSample):
     """``base`` on a uniformly random subset of ``batch_size`` out of ``population`` records.
 
     ``base`` is a replace-one loss: exchanging a sampled record changes a clipped sum by up to
@@ -240,21 +238,19 @@ class FixedSize(Release):
     """
 
     kind = "fixed_size"
-    draws_batches = True
     base: Base
     batch_size: int
     population: int
     exchange: bool = False
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
         if self.base.contains_batches:
             raise UnsoundConfiguration(
                 "fixed_size of a sampled release: a uniform subset of a uniform subset is one "
                 "uniform subset; use one sampler, with the inner batch and the outer population"
             )
-        check_sizes(self.batch_size, self.population)
+        super().check_fields()
         if self.batch_size == self.population and not self.exchange:
             raise ValueError(
                 f"batch_size must be smaller than population under add/remove, got "
@@ -290,7 +286,3 @@ class FixedSize(Release):
                 f"this batch was made for another relation than {str(adjacency)!r}; "
                 f"use fixed_size(batch_size, population, adjacency={str(adjacency)!r})"
             )
-
-    def __str__(self) -> str:
-        """Return the call chain."""
-        return f"{self.base}.fixed_size({self.batch_size}, {self.population})"

@@ -11,7 +11,13 @@ import numpy as np
 from taut._base.arrays import Vector
 from taut._base.validate import Probability
 from taut.accounting._adjacency import Adjacency, Half
-from taut.accounting._releases.release import Release, Several, check_sizes, refuse_batches
+from taut.accounting._releases.release import (
+    FixedSizeSample,
+    PoissonSample,
+    Release,
+    Several,
+    refuse_batches,
+)
 from taut.accounting._releases.renyi_only import RenyiOnly, divergences
 from taut.accounting.renyi._baselines import fixed_size
 from taut.accounting.renyi._curves import Curve
@@ -45,9 +51,9 @@ class _Sampled(RenyiOnly):
 
     base: RenyiOnly
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
+        super().check_fields()
         if not isinstance(self.base, RenyiOnly):
             raise ValueError(f"base must be known by Renyi divergences, got base={self.base!r}")
         refuse_batches(self.base)
@@ -67,7 +73,7 @@ class _Sampled(RenyiOnly):
 
 
 @dataclass(frozen=True)
-class PoissonRenyi(_Sampled):
+class PoissonRenyi(_Sampled, PoissonSample):
     """``base``, known by its Renyi divergences, on a Poisson sample of the records.
 
     The binomial sum of Zhu and Wang (2019) bounds every mechanism whose divergences are known in
@@ -75,6 +81,10 @@ class PoissonRenyi(_Sampled):
     """
 
     kind = "poisson_rdp"
+    no_exchange = (
+        "poisson(rate) of Renyi divergences amplifies add/remove and zero-out losses; for "
+        "replace-one use fixed_size(batch_size, population)"
+    )
     base: RenyiOnly
     rate: Probability
 
@@ -94,39 +104,25 @@ class PoissonRenyi(_Sampled):
     def check(self, adjacency: Adjacency) -> None:
         """Only add/remove and zero-out, with both directions of the base known."""
         self.base.check(adjacency)
-        if adjacency is Adjacency.REPLACE:
-            raise UnsoundConfiguration(
-                "poisson(rate) of Renyi divergences amplifies add/remove and zero-out losses; for "
-                "replace-one use fixed_size(batch_size, population)"
-            )
+        super().check(adjacency)
         if adjacency in (Adjacency.ADD, Adjacency.REMOVE):
             raise UnsoundConfiguration(
                 "poisson(rate) needs the Renyi divergences of both directions, also to bound one; "
                 "make the loss with adjacency='add_remove' from divergences that cover both"
             )
 
-    def __str__(self) -> str:
-        """Return the call chain."""
-        return f"{self.base}.poisson(rate={self.rate:g})"
-
 
 @dataclass(frozen=True)
-class FixedSizeRenyi(_Sampled):
+class FixedSizeRenyi(_Sampled, FixedSizeSample):
     """``base``, known by its Renyi divergences, on a uniformly random subset of the records.
 
     Both are about replace-one (Wang, Balle and Kasiviswanathan 2019, Theorem 9).
     """
 
     kind = "fixed_size_rdp"
-    draws_batches = True
     base: RenyiOnly
     batch_size: int
     population: int
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        super().__post_init__()
-        check_sizes(self.batch_size, self.population)
 
     @property
     def _curve(self) -> Curve:
@@ -143,7 +139,3 @@ class FixedSizeRenyi(_Sampled):
                 "fixed_size of Renyi divergences is for replace-one; use "
                 "fixed_size(batch_size, population, adjacency='replace')"
             )
-
-    def __str__(self) -> str:
-        """Return the call chain."""
-        return f"{self.base}.fixed_size({self.batch_size}, {self.population})"

@@ -14,7 +14,7 @@ from taut.accounting._pairs.finite import binary_pair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._pairs.sampled import SampledPair
 from taut.accounting._releases.release import Base, Release, refuse_batches
-from taut.accounting._releases.renyi_only import RenyiOnly
+from taut.accounting._releases.renyi_only import refuse_renyi_only
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["TruncatedPoisson", "truncation_probability"]
@@ -43,16 +43,15 @@ class TruncatedPoisson(Release):
     population: PositiveInteger
     or_fewer: bool = False
 
-    def __post_init__(self) -> None:
+    def check_fields(self) -> None:
         """Check the parameters."""
-        super().__post_init__()
         for name in ("base", "exchange"):
             release = getattr(self, name)
-            if isinstance(release, RenyiOnly):
-                raise UnsoundConfiguration(
-                    f"{name} is known by Renyi divergences only, and a capped batch needs pairs; "
-                    "use poisson(rate) without a cap"
-                )
+            refuse_renyi_only(
+                release,
+                f"{name} is known by Renyi divergences only, and a capped batch needs pairs; "
+                "use poisson(rate) without a cap",
+            )
             refuse_batches(release)
         if not isinstance(self.or_fewer, bool):
             raise ValueError(f"or_fewer must be True or False, got or_fewer={self.or_fewer!r}")
