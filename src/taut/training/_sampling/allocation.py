@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
@@ -10,10 +9,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from taut._base import validate
 from taut.accounting import GaussianRun, PrivacyLoss, Sampler
 from taut.noise import RandomSource, default_generator
-from taut.training._sampling.sampling import Indices, Sampling, checked_examples
+from taut.training._sampling.epochs import EpochSampling
+from taut.training._sampling.sampling import Indices, checked_examples
 
 __all__ = ["RandomAllocation"]
 
@@ -22,7 +21,7 @@ _MOST_STEPS = 1 << 32  # of an epoch: steps are kept in at most four bytes an ex
 
 
 @dataclass(frozen=True)
-class RandomAllocation(Sampling):
+class RandomAllocation(EpochSampling):
     """Every example takes part in exactly one step of every epoch, which it draws uniformly.
 
     Batch sizes vary as under Poisson sampling with rate 1 / `steps`, but an epoch uses every
@@ -52,44 +51,18 @@ class RandomAllocation(Sampling):
     adjacency = Sampler.ALLOCATION.usual_adjacency
     samples_apart = True
 
-    steps: int | None = None
-
     def __post_init__(self) -> None:
-        if self.steps is not None:
-            steps = validate.positive_integer(steps=self.steps)
-            if steps > _MOST_STEPS:
-                raise ValueError(f"steps must be at most 2^32, got steps={steps!r}")
-            object.__setattr__(self, "steps", steps)
-
-    @property
-    def is_fitted(self) -> bool:
-        return self.steps is not None
+        super().__post_init__()
+        if self.steps is not None and self.steps > _MOST_STEPS:
+            raise ValueError(f"steps must be at most 2^32, got steps={self.steps!r}")
 
     @property
     def epoch_steps(self) -> int:
-        if self.steps is None:
-            raise ValueError(
-                "steps must be set before batches are drawn: RandomAllocation(steps=...)"
-            )
-        return self.steps
-
-    def rate_of(self, batch_size: float, examples: int) -> float:
-        """Return the rate of an epoch of whole steps, whose batches are no smaller on average."""
-        return 1 / max(math.floor(examples / batch_size * (1 + 1e-12)), 1)
+        return self._steps
 
     def fitted(self, examples: int, rate: float) -> Self:
         run = GaussianRun.of(Sampler.ALLOCATION, steps=1, rate=rate)
         return replace(self, steps=run.epoch_steps)
-
-    def expected_batch_size(self, examples: int) -> float:
-        return examples / self.epoch_steps
-
-    def check_examples(self, planned: int, examples: int) -> None:
-        """Accept any dataset: the loss depends on the number of steps alone."""
-
-    def step_loss(self, noise_multiplier: float, examples: int) -> PrivacyLoss:
-        """Return the loss of the first step of an epoch; later ones cost more, see `loss`."""
-        return self.loss(noise_multiplier, examples, 1)
 
     def loss(self, noise_multiplier: float, examples: int, steps: int) -> PrivacyLoss:
         """Return the loss of `steps` steps, the last epoch of which may be a part."""

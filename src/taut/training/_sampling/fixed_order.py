@@ -10,11 +10,11 @@ from typing import Self
 
 import numpy as np
 
-from taut._base import validate
 from taut.accounting import Adjacency, PrivacyLoss, gaussian
 from taut.matrix import Encoder, FixedOrder, unamplified_loss
 from taut.noise import RandomSource
-from taut.training._sampling.sampling import Indices, Sampling, checked_examples
+from taut.training._sampling.epochs import EpochSampling
+from taut.training._sampling.sampling import Indices, checked_examples
 
 __all__ = ["FixedOrderSampling"]
 
@@ -22,7 +22,7 @@ _ROUNDING = 1e-9  # relative: what arithmetic does to the inverse of a rate
 
 
 @dataclass(frozen=True)
-class FixedOrderSampling(Sampling):
+class FixedOrderSampling(EpochSampling):
     """Step s of every epoch of b steps looks at the examples s, s + b, s + 2 b, ...
 
     Who is in which batch is public, and hides nothing: this is for noise that is correlated over
@@ -43,25 +43,10 @@ class FixedOrderSampling(Sampling):
     name = "fixed_order"
     adjacency = Adjacency.ZERO_OUT
 
-    steps: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.steps is not None:
-            steps = validate.positive_integer(steps=self.steps)
-            object.__setattr__(self, "steps", steps)
-
-    @property
-    def is_fitted(self) -> bool:
-        return self.steps is not None
-
     @property
     def order(self) -> FixedOrder:
         """The rule of participation that it keeps to."""
         return FixedOrder(self._steps)
-
-    def rate_of(self, batch_size: float, examples: int) -> float:
-        """Return the rate of an epoch of whole steps, whose batches are no smaller on average."""
-        return 1 / max(math.floor(examples / batch_size * (1 + 1e-12)), 1)
 
     def fitted(self, examples: int, rate: float) -> Self:
         steps = round(1 / rate)
@@ -71,15 +56,6 @@ class FixedOrderSampling(Sampling):
                 "give batch_size instead"
             )
         return replace(self, steps=steps)
-
-    def expected_batch_size(self, examples: int) -> float:
-        return examples / self._steps
-
-    def check_examples(self, planned: int, examples: int) -> None:
-        """Accept any dataset: the loss depends on the number of steps alone."""
-
-    def step_loss(self, noise_multiplier: float, examples: int) -> PrivacyLoss:
-        return self.loss(noise_multiplier, examples, 1)
 
     def loss(self, noise_multiplier: float, examples: int, steps: int) -> PrivacyLoss:
         """Return the loss of independent noise: one release for every epoch that was begun."""
@@ -116,9 +92,3 @@ class FixedOrderSampling(Sampling):
     def batches(self, examples: int, generator: RandomSource | None = None) -> Iterator[Indices]:
         """Yield the batches from the first step on, without end."""
         return self.shares_from(0, examples, 0, 1, generator)
-
-    @property
-    def _steps(self) -> int:
-        if self.steps is None:
-            raise ValueError("steps must be set before batches are drawn: FixedOrderSampling(4)")
-        return self.steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
@@ -47,6 +47,11 @@ class Sampling(Strategy):
 
     adjacency: ClassVar[Adjacency]
     """The relation that the losses are about."""
+
+    def _check(self, name: str, check: Callable[..., object]) -> None:
+        """Check a parameter, unless it is left for a plan to set, and keep it as a plain number."""
+        if (value := getattr(self, name)) is not None:
+            object.__setattr__(self, name, check(**{name: value}))
 
     @property
     @abstractmethod
@@ -206,8 +211,7 @@ class PoissonSampling(Sampling):
     rate: float | None = None
 
     def __post_init__(self) -> None:
-        if self.rate is not None:
-            object.__setattr__(self, "rate", positive_rate(rate=self.rate))
+        self._check("rate", positive_rate)
 
     @property
     def is_fitted(self) -> bool:
@@ -265,9 +269,7 @@ class FixedSizeSampling(Sampling):
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        if self.batch_size is not None:
-            size = validate.positive_integer(batch_size=self.batch_size)
-            object.__setattr__(self, "batch_size", size)
+        self._check("batch_size", validate.positive_integer)
 
     @property
     def is_fitted(self) -> bool:

@@ -56,8 +56,7 @@ class TruncatedPoissonSampling(PoissonSampling):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.cap is not None:
-            object.__setattr__(self, "cap", validate.positive_integer(cap=self.cap))
+        self._check("cap", validate.positive_integer)
 
     @property
     def is_fitted(self) -> bool:
