@@ -14,19 +14,9 @@ from taut._base import validate
 from taut._base.arrays import Matrix, Vector, orthonormal, real_numbers
 from taut.accounting import Adjacency
 from taut.noise._exact_sums import coefficients, combined, fine_axes, moderate
+from taut.noise._sets.bases import SetInBasis, gauges_of, out_of_basis
 from taut.noise._sets.projections import project_l2_box, resized, row_norms
-from taut.noise._sets.sets import (
-    SMALLEST_IN_BASIS,
-    Outline,
-    SensitivitySet,
-    Source,
-    frozen_vector,
-    gauges_of,
-    out_of_basis,
-    refuse_basis,
-    refuse_thin,
-    rounding_in_basis,
-)
+from taut.noise._sets.sets import Outline, Source, frozen_vector, refuse_basis
 
 __all__ = ["Blocks"]
 
@@ -34,7 +24,7 @@ _COMPLEMENT = 2.0**-49  # of the coefficients: by how much rounding them moves w
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks(SensitivitySet):
+class Blocks(SetInBasis):
     """All vectors whose parts in orthogonal blocks are bounded one by one: ||s_j||_2 <= l2_j.
 
     Args:
@@ -87,8 +77,7 @@ class Blocks(SensitivitySet):
         adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
         source: Source | str = Source.DECLARED,
     ) -> None:
-        self._begin(adjacency, source)
-        self._set("allow_zero", bool(allow_zero))
+        self._start(adjacency, source, allow_zero=allow_zero)
         self._set("ranks", tuple(validate.positive_integer(rank=rank) for rank in ranks))
         self._set("l2", self._per_block(frozen_vector(l2, "l2", allow_zero=self.allow_zero), "l2"))
         self._set("cap", None if cap is None else validate.positive(cap=cap))
@@ -96,8 +85,7 @@ class Blocks(SensitivitySet):
         self._set("basis", None if basis is None else self._fitting(basis))
         self._set("linf", None if linf is None else self._entry_bounds(linf))
         self._tighten()
-        if self.basis is not None:
-            refuse_thin(self.radii, "l2", self.max_l2)
+        self._refuse_thin(self.radii, "l2")
 
     @property
     def max_l2(self) -> float:
@@ -121,24 +109,17 @@ class Blocks(SensitivitySet):
             return np.split(inside, ends, axis=1)
         return [*np.split(inside, ends[:-1], axis=1), rows - combined(inside, self.basis)]
 
-    @property
-    def rounding(self) -> float:
-        """Nothing, or in a basis what products with the axes are off."""
-        return 0.0 if self.basis is None else rounding_in_basis(self.dimension, self.max_l2)
-
     def gauges(self, rows: Matrix) -> Vector:
         """Return the largest ratio of a norm and its bound."""
-        # What a change of basis may leave in a block of radius zero, which is not released.
-        rounding = 0.0 if self.basis is None else SMALLEST_IN_BASIS * self.max_l2
         rows, factors = moderate(rows)
         parts = self.parts(rows)
         norms = [row_norms(part, 2.0) for part in parts]
         if self._tall:
             norms[-1] = norms[-1] + _COMPLEMENT * row_norms(np.stack(norms[:-1], axis=1), 2.0)
-        ratios = list(gauges_of(np.stack(norms, axis=1), self.l2, rounding).T)
+        ratios = list(gauges_of(np.stack(norms, axis=1), self.l2, self._negligible).T)
         if self.linf is not None:
             largest = np.stack([row_norms(part, math.inf) for part in parts], axis=1)
-            ratios += list(gauges_of(largest, self.linf, rounding).T)
+            ratios += list(gauges_of(largest, self.linf, self._negligible).T)
         if self.cap is not None:
             ratios.append(row_norms(np.stack(norms, axis=1), 2.0) / self.cap)
         result: Vector = np.max(ratios, axis=0)

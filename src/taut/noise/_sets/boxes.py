@@ -15,27 +15,16 @@ from taut._base import validate
 from taut._base.arrays import Matrix, Vector, orthonormal
 from taut.accounting import Adjacency
 from taut.noise._exact_sums import fine_axes, moderate
+from taut.noise._sets.bases import SetInBasis, gauges_of, in_basis, out_of_basis
 from taut.noise._sets.named_tables import checked_names
 from taut.noise._sets.projections import clip_linf, clip_lp, project_l2_box, row_norms
-from taut.noise._sets.sets import (
-    SMALLEST_IN_BASIS,
-    Outline,
-    SensitivitySet,
-    Source,
-    frozen_vector,
-    gauges_of,
-    in_basis,
-    out_of_basis,
-    refuse_basis,
-    refuse_thin,
-    rounding_in_basis,
-)
+from taut.noise._sets.sets import Outline, Source, frozen_vector, refuse_basis
 
 __all__ = ["Box"]
 
 
 @dataclass(frozen=True, eq=False)
-class Box(SensitivitySet):
+class Box(SetInBasis):
     """All vectors with |s_i| <= widths_i: coordinate i changes by at most ``widths[i]``.
 
     Args:
@@ -83,8 +72,7 @@ class Box(SensitivitySet):
         adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
         source: Source | str = Source.DECLARED,
     ) -> None:
-        self._begin(adjacency, source)
-        self._set("allow_zero", bool(allow_zero))
+        self._start(adjacency, source, allow_zero=allow_zero)
         names = tuple(widths) if isinstance(widths, Mapping) else None
         widths = list(widths.values()) if isinstance(widths, Mapping) else widths
         self._set("widths", frozen_vector(widths, "widths", allow_zero=bool(allow_zero)))
@@ -94,8 +82,7 @@ class Box(SensitivitySet):
         self._set("l2", None if l2 is None else validate.positive(l2=l2))
         self._set("l1", None if l1 is None else validate.positive(l1=l1))
         self._tighten()
-        if self.basis is not None:
-            refuse_thin(self.widths, "widths", self.max_l2)
+        self._refuse_thin(self.widths, "widths")
 
     @cached_property
     def max_l2(self) -> float:
@@ -105,26 +92,16 @@ class Box(SensitivitySet):
             longest = min(longest, self.l2)
         return longest if self.l1 is None else min(longest, _greedy_l2(self.widths, self.l1))
 
-    @property
-    def rounding(self) -> float:
-        """Nothing, or in a basis what products with the axes are off."""
-        return 0.0 if self.basis is None else rounding_in_basis(self.dimension, self.max_l2)
-
     def gauges(self, rows: Matrix) -> Vector:
         """Return the largest ratio of coefficient and width, or of norm and bound."""
         rows, factors = moderate(rows)
         coefficients = in_basis(rows, self.basis)
-        ratios = gauges_of(np.abs(coefficients), self.widths, self._rounding)
+        ratios = gauges_of(np.abs(coefficients), self.widths, self._negligible)
         result: Vector = ratios.max(axis=1)
         for p, radius in ((2.0, self.l2), (1.0, self.l1)):
             if radius is not None:
                 result = np.maximum(result, row_norms(coefficients, p) / radius)
         return result * factors
-
-    @property
-    def _rounding(self) -> float:
-        """What a change of basis may leave where the width is zero, which is not released."""
-        return 0.0 if self.basis is None else SMALLEST_IN_BASIS * self.max_l2
 
     def reach(self) -> Vector:
         """Return the widths; in a basis, what all coefficients together can reach."""

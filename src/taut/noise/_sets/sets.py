@@ -17,29 +17,20 @@ from numpy.typing import ArrayLike
 from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency
 from taut.errors import UnsoundConfiguration
-from taut.noise._exact_sums import COEFFICIENT_ERROR, coefficients, combined
 from taut.noise._sets.named_tables import NamedTable, arranged, checked_names
 from taut.noise._sets.projections import as_table
 
 __all__ = [
-    "SMALLEST_IN_BASIS",
     "Outline",
     "SensitivitySet",
     "Source",
     "checked_vector",
     "even_outline",
     "frozen_vector",
-    "gauges_of",
-    "in_basis",
-    "out_of_basis",
     "refuse_basis",
-    "refuse_thin",
-    "rounding_in_basis",
 ]
 
 _GAUGE_ERROR = 1e-12  # relative, of a norm: how far a row that was just clipped may seem outside
-SMALLEST_IN_BASIS = 1e-12
-"""Relative to the longest vector: what is narrower is lost in a change of basis."""
 
 
 class Source(StrEnum):
@@ -319,43 +310,6 @@ def refuse_basis(sensitivity: SensitivitySet) -> None:
             "this noise lies along coordinates, and the set has a basis; release the coefficients "
             "instead, value @ basis, with the same set without its basis"
         )
-
-
-def gauges_of(lengths: Matrix, bounds: Vector, rounding: float) -> Matrix:
-    """Return lengths over bounds, of shape (rows, bounds).
-
-    Where a bound is zero, nothing more than `rounding` is inside.
-    """
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratios = lengths / np.where(bounds > 0, bounds, rounding)
-    return np.where(lengths > 0, ratios, 0.0)
-
-
-def refuse_thin(bounds: Vector, name: str, longest: float) -> None:
-    """Raise for bounds that are lost in the rounding of a change of basis."""
-    thin = (bounds > 0) & (bounds < SMALLEST_IN_BASIS * longest)
-    if thin.any():
-        bad = int(np.argmax(thin))
-        raise ValueError(
-            f"{name} must be zero or at least {SMALLEST_IN_BASIS:g} of the longest vector in a "
-            f"basis, got {name}[{bad}]={float(bounds[bad])!r}; widen it, or drop the direction "
-            "with zero and allow_zero=True"
-        )
-
-
-def out_of_basis(inside: Matrix, basis: Matrix) -> Matrix:
-    """Return rows from coefficients, shorter by so little that rounding seldom takes them out."""
-    return combined(inside * (1 - 2.0**-45), basis)
-
-
-def in_basis(rows: Matrix, basis: Matrix | None) -> Matrix:
-    """Return the coefficients of the rows, every row as if it were alone."""
-    return rows if basis is None else coefficients(rows, basis)
-
-
-def rounding_in_basis(dimension: int, longest: float) -> float:
-    """Return the l2 length of what coefficients of a row, and the rest of it, are off."""
-    return 4 * math.sqrt(dimension) * dimension * COEFFICIENT_ERROR * longest
 
 
 def frozen_vector(values: ArrayLike, name: str, *, allow_zero: bool) -> Vector:
