@@ -22,10 +22,9 @@ __all__ = ["GaussianNoise", "normal_moment"]
 class GaussianNoise(NoiseMechanism):
     """Gaussian noise fitted to a sensitivity set: what it costs, what it does, why it is enough.
 
+    Beside what every `NoiseMechanism` has:
+
     Attributes:
-        sensitivity: the set that it hides.
-        objective: the quantity that was minimised.
-        certificate: what is proven about it.
         multiplier: 1 / mu; every member of the set has length at most mu after whitening, so that
             all accountants see scalar noise of this size for sensitivity one.
         scales: standard deviations along the axes: coordinates, or columns of `basis`.

@@ -27,10 +27,10 @@ __all__ = ["LaplaceNoise", "laplace_with_scales"]
 class LaplaceNoise(NoiseMechanism):
     """Independent Laplace noise fitted to a sensitivity set.
 
+    Beside what every `NoiseMechanism` has, with the largest sum of |s_i| / scale_i as the radius of
+    its certificate:
+
     Attributes:
-        sensitivity: the set that it hides.
-        objective: the quantity that was minimised.
-        certificate: what is proven about it; its radius is the largest sum of |s_i| / scale_i.
         scales: the b of the density exp(-|x| / b) / (2 b), for every coordinate.
 
     **Guarantee**: a release is epsilon-DP with the radius of the certificate as epsilon. `loss` is
