@@ -202,9 +202,8 @@ class _Sampler:
         """Return the block of every word, and the words that do not decide on one."""
         blocks = self._guide.take((words >> np.uint64(_WORD_BITS - _GUIDE_BITS)).view(np.int64))
         near = np.flatnonzero(blocks < 0)
-        passed = np.searchsorted(self._upper, words[near], side="left")
-        reached = np.searchsorted(self._lower, words[near], side="right")
-        blocks[near] = np.minimum(passed, self._upper.size - 1)
+        passed, reached = self._passed(words[near], words[near])
+        blocks[near] = np.minimum(passed, self._count - 1)
         undecided = near[passed != reached]
         return blocks, [(int(i), int(words[i])) for i in undecided]
 
@@ -295,37 +294,37 @@ class _Sampler:
         lower, upper = self._boundaries(_WORD_BITS)
         return np.array(lower, dtype=np.uint64), np.array(upper, dtype=np.uint64)
 
-    @cached_property
-    def _lower(self) -> Words:
-        return self._table[0]
+    @property
+    def _count(self) -> int:
+        return self._table[1].size
 
-    @cached_property
-    def _upper(self) -> Words:
-        return self._table[1]
+    def _passed(self, first: Words, last: Words) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return how many boundaries surely lie below `first`, and how many may below `last`."""
+        lower, upper = self._table
+        return np.searchsorted(upper, first, "left"), np.searchsorted(lower, last, "right")
 
     @cached_property
     def _guide(self) -> NDArray[np.intp]:
         """The block of the words with given leading bits, -1 if that takes more bits."""
         first = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << np.uint64(_WORD_BITS - _GUIDE_BITS)
         last = first | np.uint64((1 << (_WORD_BITS - _GUIDE_BITS)) - 1)
-        passed = np.searchsorted(self._upper, first, side="left")
-        reached = np.searchsorted(self._lower, last, side="right")
+        passed, reached = self._passed(first, last)
         return np.where(passed == reached, passed, -1).astype(np.intp)
 
     @cached_property
     def _starts(self) -> Integers:
-        magnitudes = [self._nearest(block) for block in range(self._upper.size)]
+        magnitudes = [self._nearest(block) for block in range(self._count)]
         return np.array(magnitudes, dtype=np.int64) * self._signs
 
     @cached_property
     def _signs(self) -> Integers:
-        return 1 - 2 * (np.arange(self._upper.size, dtype=np.int64) % 2)
+        return 1 - 2 * (np.arange(self._count, dtype=np.int64) % 2)
 
     @cached_property
     def _sure(self) -> Integers:
         """Integers below which a number is accepted at every place of the block."""
         last = (1 << self._bits) - 1
-        steps = [self._step(block, last) for block in range(self._upper.size)]
+        steps = [self._step(block, last) for block in range(self._count)]
         return np.array([exp_bounds(step, _FLOAT_BITS)[0] for step in steps], dtype=np.int64)
 
 

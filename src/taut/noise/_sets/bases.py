@@ -47,8 +47,8 @@ class SetInBasis(SensitivitySet):
             bad = int(np.argmax(thin))
             raise ValueError(
                 f"{name} must be zero or at least {_NARROWEST_IN_BASIS:g} of the longest vector "
-                f"in a basis, got {name}[{bad}]={float(bounds[bad])!r}; widen it, or drop the direction "
-                "with zero and allow_zero=True"
+                f"in a basis, got {name}[{bad}]={float(bounds[bad])!r}; widen it, or drop the "
+                "direction with zero and allow_zero=True"
             )
 
 
