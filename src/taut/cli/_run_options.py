@@ -35,6 +35,11 @@ def existing_file(help: str) -> Any:  # noqa: A002
     return typer.Option(help=help, metavar="FILE", exists=True, dir_okay=False)
 
 
+def left_out(help: str, meaning: str) -> Any:  # noqa: A002
+    """Return an option that may be left out, and what is taken then."""
+    return typer.Option(help=help, show_default=meaning)
+
+
 SIGMA = ("--sigma", "--noise-multiplier")
 """One option, by the name of the accountant and by that of training."""
 EXAMPLES = ("--examples", "--population", "-n")
@@ -44,7 +49,7 @@ SigmaOption = Annotated[
     float | None,
     typer.Option(*SIGMA, help="Noise standard deviation in units of the clipping norm."),
 ]
-StepsOption = Annotated[int | None, typer.Option(help="Number of steps.", show_default="1")]
+StepsOption = Annotated[int | None, left_out("Number of steps.", "1")]
 EpochsOption = Annotated[
     float | None, typer.Option(help="Passes over the data, instead of a number of steps.")
 ]
@@ -74,9 +79,9 @@ CapOption = Annotated[
 ]
 AdjacencyOption = Annotated[
     str | None,
-    typer.Option(
-        help="Which datasets are neighbours: add_remove, replace or zero_out.",
-        show_default="replace for fixed_size, else add_remove",
+    left_out(
+        "Which datasets are neighbours: add_remove, replace or zero_out.",
+        "replace for fixed_size, else add_remove",
     ),
 ]
 LossOption = Annotated[

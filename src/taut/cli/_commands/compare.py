@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from taut.cli._page import INTERRUPTED, mistakes_explained, print_json
-from taut.cli._run_options import AllowCodeOption, DeltaOption, JsonOption
+from taut.cli._run_options import AllowCodeOption, DeltaOption, JsonOption, left_out
 
 if TYPE_CHECKING:
     from taut.comparison import Comparison
@@ -43,15 +43,13 @@ _DataArgument = Annotated[
 _ModelOption = Annotated[
     str, typer.Option(help="Model: linear, mlp, TanhCNN, ResNet20, or module:factory.")
 ]
-_ArmsOption = Annotated[
-    str | None, typer.Option(help="Ways to train, comma-separated.", show_default="all")
-]
+_ArmsOption = Annotated[str | None, left_out("Ways to train, comma-separated.", "all")]
 _LearningRatesOption = Annotated[str, typer.Option(help="Learning rates to try, comma-separated.")]
 _ExtendOption = Annotated[
     int, typer.Option(help="Learning rates an arm may add while its best lies at the edge.")
 ]
 _TuningSeedsOption = Annotated[
-    int | None, typer.Option(help="How many seeds choose the learning rate.", show_default="all")
+    int | None, left_out("How many seeds choose the learning rate.", "all")
 ]
 _OutOption = Annotated[
     Path | None, typer.Option(help="Directory of results; an interrupted comparison resumes there.")

@@ -7,24 +7,17 @@ import typer
 
 from taut.cli._commands.train import RunArgument
 from taut.cli._page import mistakes_explained, print_json, print_rows
-from taut.cli._run_options import JsonOption
+from taut.cli._run_options import JsonOption, left_out
 
 _UnitOption = Annotated[
     str | None,
-    typer.Option(
-        help="What one example stands for, such as patient.",
-        show_default="unit of config.toml, else example",
-    ),
+    left_out("What one example stands for, such as patient.", "unit of config.toml, else example"),
 ]
-_TitleOption = Annotated[
-    str | None, typer.Option(help="What the report is about.", show_default="Privacy report")
-]
+_TitleOption = Annotated[str | None, left_out("What the report is about.", "Privacy report")]
 _OwnerOption = Annotated[
     str | None, typer.Option(help="Person or team that answers for the report.")
 ]
-_OutputOption = Annotated[
-    Path | None, typer.Option(help="Where to write.", show_default="RUN/report")
-]
+_OutputOption = Annotated[Path | None, left_out("Where to write.", "RUN/report")]
 
 
 def report(

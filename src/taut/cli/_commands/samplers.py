@@ -8,7 +8,7 @@ import typer
 import taut
 from taut._base.rounding import round_up
 from taut.cli._page import mistakes_explained, print_json
-from taut.cli._run_options import EXAMPLES, SIGMA, CapOption, DeltaOption, JsonOption
+from taut.cli._run_options import EXAMPLES, SIGMA, CapOption, DeltaOption, JsonOption, left_out
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,12 +23,10 @@ _MaskRateOption = Annotated[
 ]
 _ClipInfOption = Annotated[
     float | None,
-    typer.Option(
-        help="Twice sampling: bound on a coordinate, over the clipping norm.", show_default="0.1"
-    ),
+    left_out("Twice sampling: bound on a coordinate, over the clipping norm.", "0.1"),
 ]
 _DimensionOption = Annotated[
-    int | None, typer.Option(help="Twice sampling: number of coordinates.", show_default="1000000")
+    int | None, left_out("Twice sampling: number of coordinates.", "1000000")
 ]
 
 
