@@ -15,7 +15,6 @@ from taut._base import validate
 from taut._base.rounding import round_up
 from taut.accounting import (
     PrivacyLoss,
-    calibrate,
     equal_compute_plan,
     twice_sampled,
     twice_sampled_blocks,
@@ -130,14 +129,8 @@ class TwiceSampling(PoissonSampling):
         if self.blocks is None:
             return self
         masked = self._masked(_entry_blocks(clipping), steps)
-        start = masked.proportions
-        rough = calibrate(
-            lambda factor: masked.loss(tuple(factor * start)),
-            epsilon=epsilon,
-            delta=delta,
-            tolerance=_ROUGH,
-        ).value
-        shape = masked.least(rough * start, epsilon, delta)
+        start = masked.certified(masked.proportions, epsilon, delta, _ROUGH)
+        shape = masked.least(start, epsilon, delta)
         return replace(self, blocks=_whitened(_entry_blocks(clipping), shape))
 
     def check_clipping(self, clipping: Clipping) -> None:
