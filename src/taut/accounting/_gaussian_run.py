@@ -262,7 +262,7 @@ class _Rule:
     loss: Callable[[GaussianRun, _NoisySum, Adjacency], PrivacyLoss]
     assumes: str
     compared: tuple[Adjacency, ...] = ()
-    draws: bool = False
+    draws: bool = True
     """Whether batches are random and secret, and their size matters under replace-one."""
     needs_sizes: bool = False
     needs_cap: bool = False
@@ -275,7 +275,6 @@ _RULES = {
         _poisson,
         "each record joins independently; sample and its size stay secret",
         compared=(Adjacency.ADD_REMOVE, Adjacency.REPLACE),
-        draws=True,
     ),
     Sampler.TRUNCATED_POISSON: _Rule(
         Adjacency.ADD_REMOVE,
@@ -283,7 +282,6 @@ _RULES = {
         "as poisson, of more than {cap} records a uniform subset is kept; sizes stay secret, at "
         "most {records} records",
         compared=(Adjacency.ADD_REMOVE,),
-        draws=True,
         needs_cap=True,
     ),
     Sampler.ALLOCATION: _Rule(
@@ -292,14 +290,12 @@ _RULES = {
         "each record draws one of the {epoch_steps} steps of every epoch; draws and sizes stay "
         "secret",
         compared=(Adjacency.ADD_REMOVE,),
-        draws=True,
     ),
     Sampler.FIXED_SIZE: _Rule(
         Adjacency.REPLACE,
         _fixed_size,
         "uniform subsets, fresh at each step and secret",
         compared=(Adjacency.ADD_REMOVE, Adjacency.REPLACE),
-        draws=True,
         needs_sizes=True,
     ),
     Sampler.SHUFFLE: _Rule(
@@ -308,8 +304,11 @@ _RULES = {
         "a record is in at most one batch of an epoch, of which there are at least "
         "{epoch_steps}; no amplification is claimed",
         compared=(Adjacency.ZERO_OUT,),
+        draws=False,
     ),
-    Sampler.NONE: _Rule(Adjacency.ADD_REMOVE, _none, "every step looks at all records"),
+    Sampler.NONE: _Rule(
+        Adjacency.ADD_REMOVE, _none, "every step looks at all records", draws=False
+    ),
 }
 
 
