@@ -16,10 +16,10 @@ from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._adjacency import Half
 from taut.accounting._pairs.pair import CUMULANT_ERROR, Pair, renyi_cumulants
 from taut.accounting._pairs.profile import lower_hull
-from taut.accounting._releases.release import Release
+from taut.accounting._releases.release import Release, refuse_batches
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["OneSided", "Renyi", "RenyiOnly", "divergences", "refuse_renyi_only"]
+__all__ = ["OneSided", "Renyi", "RenyiOnly", "divergences", "need_pairs", "refuse_renyi_only"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,13 @@ def refuse_renyi_only(release: Release, why: str) -> None:
     """Refuse a release without a pair where only pairs can be reasoned about."""
     if isinstance(release, RenyiOnly):
         raise UnsoundConfiguration(why)
+
+
+def need_pairs(why: str, **releases: Release) -> None:
+    """Refuse to sample releases without a pair, and those that draw batches themselves."""
+    for name, release in releases.items():
+        refuse_renyi_only(release, f"{name} is known by Renyi divergences only, and {why}")
+        refuse_batches(release)
 
 
 @dataclass(frozen=True)

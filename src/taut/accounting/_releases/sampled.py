@@ -26,7 +26,7 @@ from taut.accounting._releases.release import (
     Several,
     refuse_batches,
 )
-from taut.accounting._releases.renyi_only import RenyiOnly, refuse_renyi_only
+from taut.accounting._releases.renyi_only import RenyiOnly, need_pairs
 from taut.accounting._releases.sampled_renyi import FixedSizeRenyi, JointRenyi, PoissonRenyi
 from taut.errors import UnsoundConfiguration
 
@@ -139,15 +139,12 @@ class PoissonReplace(Release):
 
     def check_fields(self) -> None:
         """Check the parameters."""
-        for name in ("exchange", "removal"):
-            release = getattr(self, name)
-            refuse_renyi_only(
-                release,
-                f"{name} is known by Renyi divergences only, and replace-one under Poisson "
-                "sampling needs pairs; use fixed_size(batch_size, population, "
-                "adjacency='replace')",
-            )
-            refuse_batches(release)
+        need_pairs(
+            "replace-one under Poisson sampling needs pairs; use fixed_size(batch_size, "
+            "population, adjacency='replace')",
+            exchange=self.exchange,
+            removal=self.removal,
+        )
 
     def pair(self, half: Half) -> Pair:
         """Return the finite pair of the bound, which lies above it between knots."""

@@ -13,8 +13,8 @@ from taut.accounting._pairs.either import EitherPair
 from taut.accounting._pairs.finite import binary_pair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._pairs.sampled import SampledPair
-from taut.accounting._releases.release import Base, Release, refuse_batches
-from taut.accounting._releases.renyi_only import refuse_renyi_only
+from taut.accounting._releases.release import Base, Release
+from taut.accounting._releases.renyi_only import need_pairs
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["TruncatedPoisson", "truncation_probability"]
@@ -45,14 +45,11 @@ class TruncatedPoisson(Release):
 
     def check_fields(self) -> None:
         """Check the parameters."""
-        for name in ("base", "exchange"):
-            release = getattr(self, name)
-            refuse_renyi_only(
-                release,
-                f"{name} is known by Renyi divergences only, and a capped batch needs pairs; "
-                "use poisson(rate) without a cap",
-            )
-            refuse_batches(release)
+        need_pairs(
+            "a capped batch needs pairs; use poisson(rate) without a cap",
+            base=self.base,
+            exchange=self.exchange,
+        )
         if not isinstance(self.or_fewer, bool):
             raise ValueError(f"or_fewer must be True or False, got or_fewer={self.or_fewer!r}")
         if self.or_fewer:
