@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,21 +24,19 @@ from taut.accounting._answers.questions import (
     tradeoff,
 )
 from taut.accounting._engines.bounds import Bounds
-from taut.accounting._engines.half_sum import HalfSum, merge_gaussians
 from taut.accounting._releases.allocated import Allocated
 from taut.accounting._releases.release import Release
-from taut.accounting._releases.renyi_only import OneSided, RenyiOnly
-from taut.accounting._releases.sampled import FixedSize, Joint, Poisson, PoissonReplace
-from taut.accounting._releases.sampled_renyi import FixedSizeRenyi, JointRenyi, PoissonRenyi
+from taut.accounting._releases.renyi_only import RenyiOnly
+from taut.accounting._releases.sampled import FixedSize, Poisson, PoissonReplace
+from taut.accounting._releases.sampled_renyi import FixedSizeRenyi, PoissonRenyi
+from taut.accounting._releases.sums import ReleaseSum, as_one
 from taut.accounting._releases.truncated import TruncatedPoisson
 from taut.errors import AdjacencyMismatch, UnsoundConfiguration
 
 __all__ = ["PrivacyLoss"]
 
-_SWAPPED = {Half.ADD: Half.REMOVE, Half.REMOVE: Half.ADD, Half.REPLACE: Half.REPLACE}
 
-
-class PrivacyLoss:
+class PrivacyLoss(ReleaseSum):
     """The privacy loss of a sum of releases: an immutable, hashable value.
 
     Losses are made by the factories of the bank (``taut.gaussian`` and its neighbours), added with
@@ -60,31 +57,7 @@ class PrivacyLoss:
         1.84
     """
 
-    __slots__ = ("_adjacency", "_terms")
-
-    _adjacency: Adjacency
-    _terms: tuple[tuple[Release, int], ...]
-
-    def __init__(
-        self, terms: Iterable[tuple[Release, int]] = (), adjacency: Adjacency | str = "add_remove"
-    ) -> None:
-        """Collect ``terms``; the factories of the bank are the usual way to make a loss."""
-        counts: Counter[Release] = Counter()
-        relation = Adjacency(adjacency)
-        for release, count in terms:
-            release.check(relation)
-            counts[release] += validate.integer(count=count)
-        kept = ((release, count) for release, count in counts.items() if count)
-        object.__setattr__(self, "_adjacency", relation)
-        object.__setattr__(self, "_terms", tuple(sorted(kept, key=lambda term: repr(term[0]))))
-
-    def __setattr__(self, name: str, value: object) -> None:
-        """Refuse: a loss is a value."""
-        raise AttributeError(f"PrivacyLoss is immutable; cannot set {name!r}")
-
-    def __reduce__(self) -> tuple[type[PrivacyLoss], tuple[object, ...]]:
-        """Let losses be copied and pickled."""
-        return PrivacyLoss, (self._terms, self._adjacency)
+    __slots__ = ()
 
     @property
     def adjacency(self) -> Adjacency:
@@ -95,52 +68,6 @@ class PrivacyLoss:
     def terms(self) -> tuple[tuple[Release, int], ...]:
         """The distinct releases with their counts."""
         return self._terms
-
-    # --- the algebra ---------------------------------------------------------------------------
-
-    def __add__(self, other: object) -> PrivacyLoss:
-        """Return the loss of both releases together; adaptive composition is allowed."""
-        if not isinstance(other, PrivacyLoss):
-            return NotImplemented
-        if not other._terms:
-            return self
-        if not self._terms:
-            return other
-        if self._adjacency is not other._adjacency:
-            raise AdjacencyMismatch(
-                f"cannot add a loss for adjacency={str(self._adjacency)!r} to one for "
-                f"{str(other._adjacency)!r}; make both for the same relation, "
-                "for example with adjacency=... in the factory"
-            )
-        return PrivacyLoss(self._terms + other._terms, self._adjacency)
-
-    def __radd__(self, other: object) -> PrivacyLoss:
-        """Let ``sum`` start from the integer zero."""
-        return self if isinstance(other, int) and other == 0 else NotImplemented
-
-    def __mul__(self, count: object) -> PrivacyLoss:
-        """Return the loss of ``count`` repetitions."""
-        repeats = validate.integer(count=count)
-        return PrivacyLoss(((p, n * repeats) for p, n in self._terms), self._adjacency)
-
-    __rmul__ = __mul__
-
-    def __eq__(self, other: object) -> bool:
-        """Compare the multisets; two zero losses are equal."""
-        if not isinstance(other, PrivacyLoss):
-            return NotImplemented
-        if not self._terms and not other._terms:
-            return True
-        return (self._adjacency, self._terms) == (other._adjacency, other._terms)
-
-    def __hash__(self) -> int:
-        """Hash the multiset."""
-        return hash((self._adjacency, self._terms)) if self._terms else hash(())
-
-    def __repr__(self) -> str:
-        """Return the sum as one would write it."""
-        parts = [f"{n} * {p}" if n > 1 else str(p) for p, n in self._terms]
-        return f"<PrivacyLoss {' + '.join(parts) or 'zero'}; adjacency={self._adjacency}>"
 
     # --- sampling ------------------------------------------------------------------------------
 
@@ -174,7 +101,7 @@ class PrivacyLoss:
             <PrivacyLoss gaussian(sigma=1, sensitivity=1).poisson(rate=0.01); adjacency=add_remove>
         """
         share = validate.probability(rate=rate)
-        base = self._as_one()
+        base = as_one(self._terms)
         if base is None:
             return self
         sampled = base.sampled(share)
@@ -216,7 +143,7 @@ class PrivacyLoss:
                 f"fixed_size needs a loss for adjacency='replace', got {str(self._adjacency)!r}. "
                 "For a sum clipped at C: gaussian(sigma, sensitivity=2 * C, adjacency='replace')"
             )
-        base = self._as_one()
+        base = as_one(self._terms)
         if base is None:
             return self
         if isinstance(base, RenyiOnly):
@@ -255,7 +182,7 @@ class PrivacyLoss:
         """
         count = validate.positive_integer(steps=steps)
         seen = count if taken is None else validate.positive_integer(taken=taken)
-        base = self._as_one()
+        base = as_one(self._terms)
         if base is None:
             return self
         return PrivacyLoss([(Allocated(base, count, seen), 1)], self._adjacency)
@@ -299,24 +226,13 @@ class PrivacyLoss:
             >>> round((1_000 * step).epsilon(delta=1e-5), 3)
             1.828
         """
-        base = self._as_one()
+        base = as_one(self._terms)
         if base is None:
             return self
         swap = _only_release("exchange", exchange, Adjacency.REPLACE)
         return PrivacyLoss(
             [(TruncatedPoisson(base, swap, rate, cap, population, or_fewer), 1)], self._adjacency
         )
-
-    def _as_one(self) -> Release | None:
-        """Return the whole sum as one release that a sampler can act on, None if it is zero."""
-        if not self._terms:
-            return None
-        if len(self._terms) == 1 and self._terms[0][1] == 1:
-            return self._terms[0][0]
-        releases, counts = zip(*self._terms, strict=True)
-        if any(isinstance(release, RenyiOnly) for release in releases):
-            return JointRenyi(releases, counts)
-        return Joint(releases, counts)
 
     # --- questions -----------------------------------------------------------------------------
 
@@ -502,27 +418,6 @@ class PrivacyLoss:
         """Return the loss described by JSON ``text``."""
         return cls.from_dict(_serialize.loads(text))
 
-    def _sums(self, *, swap: bool = False) -> list[HalfSum]:
-        """Return the sum in every direction of the relation (or in the opposite directions)."""
-        directions = halves(self._adjacency)
-        if swap:
-            directions = tuple(_SWAPPED[half] for half in directions)
-        return [self._sum(half) for half in directions]
-
-    def _sum(self, half: Half) -> HalfSum:
-        """Return the sum in one direction: pairs, and curves where there are none.
-
-        Some releases have a pair that serves them alone and curves that serve sums.
-        """
-        alone = len(self._terms) == 1 and self._terms[0][1] == 1
-        curves, pairs = [], []
-        for release, count in self._terms:
-            if isinstance(release, RenyiOnly) and not (alone and release.has_pair):
-                curves.append((OneSided(release, half), count))
-            else:
-                pairs.append((release.pair(half), count))
-        return merge_gaussians(half, pairs, curves)
-
 
 def _quiet() -> np.errstate:
     """Return a context in which overflow and underflow are what they are: infinite and zero."""
@@ -537,7 +432,7 @@ def _only_release(name: str, loss: PrivacyLoss, relation: Adjacency) -> Release:
         raise AdjacencyMismatch(
             f"{name} must be a loss for adjacency={str(relation)!r}, got {str(loss.adjacency)!r}"
         )
-    release = loss._as_one()
+    release = as_one(loss.terms)
     if release is None:
         raise ValueError(f"{name} must not be the zero loss: moving a record costs something")
     return release

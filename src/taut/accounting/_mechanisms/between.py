@@ -11,7 +11,7 @@ from taut.accounting._pairs.bracketed import BracketedPair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._releases.release import Base, Release
 from taut.accounting._releases.renyi_only import refuse_renyi_only
-from taut.accounting._releases.sampled import Joint
+from taut.accounting._releases.sums import as_one
 
 __all__ = ["Between", "between"]
 
@@ -82,15 +82,6 @@ def between(
         >>> round(lower, 2), round(upper, 2)
         (3.92, 4.38)
     """
-    above, beyond, below = (_as_release(loss) for loss in (removal, addition, reached))
+    losses = (removal, addition, reached)
+    above, beyond, below = (as_one(loss.terms) or Pure(0.0) for loss in losses)
     return PrivacyLoss([(Between(above, beyond, below, name), 1)], adjacency)
-
-
-def _as_release(loss: PrivacyLoss) -> Release:
-    """Return a loss as one release."""
-    if not loss.terms:
-        return Pure(0.0)
-    if len(loss.terms) == 1 and loss.terms[0][1] == 1:
-        return loss.terms[0][0]
-    releases, counts = zip(*loss.terms, strict=True)
-    return Joint(releases, counts)
