@@ -565,6 +565,14 @@ class TestComparison:
         equal = 100 * mixed_gaussian(found.gaussian_std, 0.0, rate=rate)
         assert compare_mixing(equal, 1e-5).epsilon == pytest.approx(found.epsilon, rel=1e-5)
 
+    @pytest.mark.parametrize("sigma", [0.3, 1.0])
+    def test_where_mixing_gains_nothing_its_gaussian_part_is_as_good(self, sigma):
+        total = 100 * mixed_gaussian(sigma, 0.5, sensitivity_inf=0.1, rate=0.5)
+        found = compare_mixing(total, 1e-5)
+        assert found.epsilon == found.epsilon_without_mixing
+        assert found.gaussian_std == sigma
+        assert found.variance_ratio == pytest.approx(1 + 0.25 / 12 / sigma**2, rel=1e-12)
+
     @pytest.mark.parametrize("loss", [taut.gaussian(1.0), taut.zero()])
     def test_other_losses_are_refused(self, loss):
         with pytest.raises(ValueError, match="multiple of one mixed_gaussian"):

@@ -105,7 +105,13 @@ def _equal_sigma(
     delta: float,
     bracket: tuple[float, float],
 ) -> float:
-    """Return the sigma whose epsilon is that of the mixed noise."""
+    """Return the sigma whose epsilon is that of the mixed noise.
+
+    Where the order that decides is so small that the Gaussian part alone is known best, mixing
+    gains nothing, and that part has the same epsilon.
+    """
+    if epsilon_at(min(bracket)) <= epsilon:
+        return min(bracket)
 
     def bounds_at(sigma: float, _: float) -> Bounds:
         value = epsilon_at(sigma)
