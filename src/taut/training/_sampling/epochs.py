@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from taut._base import validate
 from taut.accounting import PrivacyLoss
@@ -19,14 +20,9 @@ _ROUNDING = 1e-12
 class EpochSampling(Sampling):
     """Every example takes part once in an epoch, whose steps are the one parameter."""
 
+    parameters = MappingProxyType({"steps": validate.positive_integer})
+
     steps: int | None = None
-
-    def __post_init__(self) -> None:
-        self._check("steps", validate.positive_integer)
-
-    @property
-    def is_fitted(self) -> bool:
-        return self.steps is not None
 
     def rate_of(self, batch_size: float, examples: int) -> float:
         """Return the rate of an epoch of whole steps, whose batches are no smaller on average."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -39,6 +40,15 @@ _BLOCK = 1 << 16
 _DENSE = 1 / 8  # from here on a word per example costs less than a logarithm per member
 
 
+def positive_rate(**argument: object) -> float:
+    """Return the argument as a float in (0, 1]."""
+    rate = validate.probability(**argument)
+    if rate == 0:
+        ((name, _),) = argument.items()
+        raise ValueError(f"{name} must be greater than 0, got {name}=0: no step would see data")
+    return rate
+
+
 class Sampling(Strategy):
     """How a step chooses its examples: a strategy that plan, loader and accountant share.
 
@@ -48,15 +58,18 @@ class Sampling(Strategy):
     adjacency: ClassVar[Adjacency]
     """The relation that the losses are about."""
 
-    def _check(self, name: str, check: Callable[..., object]) -> None:
-        """Check a parameter, unless it is left for a plan to set, and keep it as a plain number."""
-        if (value := getattr(self, name)) is not None:
-            object.__setattr__(self, name, check(**{name: value}))
+    parameters: ClassVar[Mapping[str, Callable[..., float]]] = {}
+    """What a plan sets where it is left out, each with its check, which returns plain numbers."""
+
+    def __post_init__(self) -> None:
+        for name, check in self.parameters.items():
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, check(**{name: value}))
 
     @property
-    @abstractmethod
     def is_fitted(self) -> bool:
-        """Whether the parameter is set."""
+        """Whether all parameters are set."""
+        return all(getattr(self, name) is not None for name in self.parameters)
 
     @abstractmethod
     def fitted(self, examples: int, rate: float) -> Self:
@@ -207,15 +220,9 @@ class PoissonSampling(Sampling):
     adjacency = Sampler.POISSON.usual_adjacency
     samples_apart = True
     may_change = True
+    parameters = MappingProxyType({"rate": positive_rate})
 
     rate: float | None = None
-
-    def __post_init__(self) -> None:
-        self._check("rate", positive_rate)
-
-    @property
-    def is_fitted(self) -> bool:
-        return self.rate is not None
 
     def fitted(self, examples: int, rate: float) -> Self:
         return replace(self, rate=rate)
@@ -265,15 +272,9 @@ class FixedSizeSampling(Sampling):
     name = Sampler.FIXED_SIZE.value
     adjacency = Sampler.FIXED_SIZE.usual_adjacency
     may_change = True
+    parameters = MappingProxyType({"batch_size": validate.positive_integer})
 
     batch_size: int | None = None
-
-    def __post_init__(self) -> None:
-        self._check("batch_size", validate.positive_integer)
-
-    @property
-    def is_fitted(self) -> bool:
-        return self.batch_size is not None
 
     def fitted(self, examples: int, rate: float) -> Self:
         size = round(rate * examples)
@@ -319,15 +320,6 @@ class FixedSizeSampling(Sampling):
                 f"batch_size must be at most examples={examples}, got batch_size={self.batch_size}"
             )
         return self.batch_size
-
-
-def positive_rate(**argument: object) -> float:
-    """Return the argument as a float in (0, 1]."""
-    rate = validate.probability(**argument)
-    if rate == 0:
-        ((name, _),) = argument.items()
-        raise ValueError(f"{name} must be greater than 0, got {name}=0: no step would see data")
-    return rate
 
 
 def _spaced(examples: int, rate: float, source: RandomSource) -> Indices:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Self
 
 from taut._base import validate
@@ -16,6 +17,7 @@ from taut.training._sampling.sampling import (
     Indices,
     PoissonSampling,
     Sampling,
+    positive_rate,
 )
 
 __all__ = ["TruncatedPoissonSampling"]
@@ -52,15 +54,9 @@ class TruncatedPoissonSampling(PoissonSampling):
     adjacency = Sampler.TRUNCATED_POISSON.usual_adjacency
     samples_apart = False
 
+    parameters = MappingProxyType({"rate": positive_rate, "cap": validate.positive_integer})
+
     cap: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("cap", validate.positive_integer)
-
-    @property
-    def is_fitted(self) -> bool:
-        return self.rate is not None and self.cap is not None
 
     def fitted(self, examples: int, rate: float) -> Self:
         """Return the sampling with its rate; refuse a cap that is missing or cuts most batches."""
