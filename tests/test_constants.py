@@ -59,6 +59,28 @@ def comments(path):
     return {token.start[0] for token in found}, alone
 
 
+def bare_numbers(path):
+    """Return the lines of very small or large floats that are neither constants nor defaults."""
+    tree = ast.parse(path.read_text())
+    named = {
+        line
+        for node in tree.body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for line in range(node.lineno, node.end_lineno + 1)
+    }
+    defaults = {
+        id(value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.arguments)
+        for value in (*node.defaults, *node.kw_defaults)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, float):
+            plain = node.value == 0 or 1e-3 <= node.value <= 1e3
+            if not plain and node.lineno not in named and id(node) not in defaults:
+                yield node.lineno
+
+
 def is_text(node):
     return (
         isinstance(node, ast.Expr)
@@ -78,6 +100,18 @@ def test_every_numeric_constant_says_what_it_bounds(path):
         and not commented & set(range(node.lineno, node.end_lineno + 1))
     ]
     assert not silent, "say in a comment or docstring what it bounds, and why that is enough"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if path.is_relative_to(SOURCE / "taut" / "accounting")],
+    ids=lambda path: str(path.relative_to(SOURCE / "taut")),
+)
+def test_numbers_within_certified_engines_are_explained_where_they_stand(path):
+    commented, alone = comments(path)
+    silent = {line for line in bare_numbers(path) if line not in commented}
+    silent -= {line for line in silent if line - 1 in alone}
+    assert not silent, "say in a comment, on the line or above, what it bounds; or name it"
 
 
 def test_no_name_stands_for_two_numbers():

@@ -440,6 +440,6 @@ def _only_release(name: str, loss: PrivacyLoss, relation: Adjacency) -> Release:
 
 def _tolerance(tolerance: float) -> float:
     value = validate.positive(tolerance=tolerance)
-    if value < 1e-9:
+    if value < 1e-9:  # rounding of long sums is of that order
         raise ValueError(f"tolerance must be at least 1e-9, got tolerance={tolerance!r}")
     return min(value, 1.0)

@@ -97,7 +97,7 @@ def _renyi_epsilon(part: HalfSum, delta: float) -> float:
         return 0.0
     if part.mass_inf > 0 or delta == 0:
         return math.inf if part.mass_inf > 0 else part.max_loss
-    tail = 1e-6 * delta / part.count
+    tail = 1e-6 * delta / part.count  # a millionth of delta in all: no digit that is shown
     saddle = Cumulants(part.terms, tail, part.curves, SHARP_NODES).at_delta(delta)
     return min(max(saddle.epsilon, 0.0), part.max_loss)
 
@@ -110,7 +110,7 @@ def _shares(releases: Sequence[tuple[Release, int]], half: Half, delta: float) -
         return ()
     cumulants = Cumulants(
         [(release.pair(half), count) for release, count in with_pair],
-        1e-40,
+        1e-40,  # cut tails: shares are shown with two digits
         [(OneSided(release, half), count) for release, count in without],
     )
     means = cumulants.means(cumulants.at_delta(delta).tilt)

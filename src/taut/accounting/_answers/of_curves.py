@@ -19,7 +19,7 @@ from taut.accounting._answers.of_pairs import (
 )
 from taut.accounting._engines.bounds import Bounds
 from taut.accounting._engines.half_sum import HalfSum
-from taut.accounting._engines.saddle_point import SHARP_NODES, Cumulants
+from taut.accounting._engines.saddle_point import SHARP_NODES, UNCUT_TAIL, Cumulants
 
 __all__ = ["DeltaWithCurves", "EpsilonWithCurves"]
 
@@ -99,7 +99,7 @@ class DeltaWithCurves:
     def __init__(self, part: HalfSum, epsilon: float) -> None:
         self.part = part
         self._epsilon = epsilon
-        self._whole = Cumulants(part.terms, 1e-290, part.curves, SHARP_NODES)
+        self._whole = Cumulants(part.terms, UNCUT_TAIL, part.curves, SHARP_NODES)
         self.ceiling = min(part.mass_inf + math.exp(self._whole.at_epsilon(epsilon).log_delta), 1.0)
 
     def curve(self, tolerance: float) -> tuple[Curve, Engine]:

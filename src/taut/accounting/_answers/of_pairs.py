@@ -22,7 +22,7 @@ from taut.accounting._engines.contour import Contour
 from taut.accounting._engines.convex_order import ConvexOrder, OrderedSum
 from taut.accounting._engines.half_sum import HalfSum
 from taut.accounting._engines.lattice_engine import LatticeEngine
-from taut.accounting._engines.saddle_point import Cumulants, Saddle
+from taut.accounting._engines.saddle_point import UNCUT_TAIL, Cumulants, Saddle
 from taut.accounting._engines.tilted import TiltedSum
 from taut.accounting._pairs.discretisation import BeyondLattice
 from taut.accounting._pairs.pair import Pair
@@ -44,6 +44,9 @@ _LEAST_LOG_DELTA = -660.0  # exp(-660) = 2e-287: masses of a lattice for less wo
 # limited by rounding for millions of copies.
 _SHARP = 1e-4
 _FEW_TERMS = 8  # distinct: with more, a lattice that fits all of them costs more than doubling
+_ROUGHEST_CUT = 1e-2  # tolerance: larger tails, cut for rougher answers, would save no time
+_CURVE_SHARE = 1e-4  # of the tolerance: a curve is asked at other epsilons too, where delta is less
+_FIRST_STEP_BACK = 1e-12  # relative, to a lower bound: doubled until there is one
 _TAIL_SHARE = 1e-3  # of delta times the tolerance: what cut tails, counted as infinite, may add
 
 
@@ -218,7 +221,7 @@ def _invert(pair: Pair, delta: float) -> Bounds:
 
     slack = pair.profile_error
     upper = falls_below(profile, delta / (1 + slack), 1.0).upper
-    lower = falls_below(profile, delta * (1 + 2 * slack), max(upper, 1e-6)).lower
+    lower = falls_below(profile, delta * (1 + 2 * slack), upper).lower
     if upper == 0:
         return Bounds(0.0, 0.0)
     # The losses themselves are rounded.
@@ -240,7 +243,7 @@ def _contour(part: HalfSum, saddle: Saddle, cumulants: Cumulants) -> Contour | N
 def _invert_contour(contour: Contour, delta: float, guess: float) -> Bounds:
     """Return the epsilon of a sum from its certified contour."""
     upper = falls_below(lambda epsilon: contour.delta(epsilon).upper, delta, guess).upper
-    back = 1e-12 * upper
+    back = _FIRST_STEP_BACK * upper
     while back < upper and contour.delta(upper - back).lower <= delta:
         back *= 2
     return Bounds(max(upper - back, 0.0), upper)
@@ -262,7 +265,7 @@ class DeltaOfPairs:
         if self._single is not None:
             self.ceiling = 1.0
         elif not self._limit:
-            self._log_delta = Cumulants(part.terms, 1e-290).at_epsilon(epsilon).log_delta
+            self._log_delta = Cumulants(part.terms, UNCUT_TAIL).at_epsilon(epsilon).log_delta
             self.ceiling += math.exp(max(self._log_delta, -700.0))
 
     def curve(self, tolerance: float) -> tuple[Curve, Engine]:
@@ -273,9 +276,10 @@ class DeltaOfPairs:
         if self._single is not None:
             return partial(_reached, _exact_bounds, self._single), Engine.EXACT
         if self._log_delta < _LEAST_LOG_DELTA:
-            whole = Cumulants(part.terms, 1e-290)
+            whole = Cumulants(part.terms, UNCUT_TAIL)
             return partial(chernoff_bounds, whole, part.mass_inf), Engine.CHERNOFF
-        tail = cut_tail(math.exp(max(self._log_delta, -600.0)), 1e-4 * tolerance, part.count)
+        delta = math.exp(max(self._log_delta, -600.0))
+        tail = cut_tail(delta, _CURVE_SHARE * tolerance, part.count)
         cumulants = Cumulants(part.terms, tail)
         saddle = cumulants.at_epsilon(self._epsilon)
         curve: Curve = partial(chernoff_bounds, cumulants, part.mass_inf)
@@ -358,4 +362,4 @@ def _exact_bounds(pair: Pair, at: float) -> Bounds:
 
 def cut_tail(delta: float, tolerance: float, count: int) -> float:
     """Return the mass that may be cut from each of ``count`` losses."""
-    return max(_TAIL_SHARE * min(tolerance, 1e-2) * delta / count, 1e-300)
+    return max(_TAIL_SHARE * min(tolerance, _ROUGHEST_CUT) * delta / count, _LEAST_DELTA)

@@ -129,7 +129,7 @@ def _best_near(part: HalfSum, swapped: HalfSum, fpr: float, at: float) -> tuple[
     first, second = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_first, at_second = line(first), line(second)
     best = max((line(0.0), 0.0), (line(at), at), (at_first, first), (at_second, second))
-    while high - low > 1e-6:
+    while high - low > 1e-6:  # of a log threshold: every line is a valid bound, near the best
         if at_first >= at_second:
             high, second, at_second = second, first, at_first
             first = high - _GOLDEN * (high - low)
@@ -200,7 +200,7 @@ def _contour(part: HalfSum, saddle: Callable[[Cumulants], Saddle]) -> Contour:
             "method='contour' needs closed-form cumulants, which sampled and discrete Gaussian "
             "losses lack; epsilon_bounds and delta_bounds answer to any tolerance, certified"
         )
-    cumulants = Cumulants(part.terms, 1e-60)
+    cumulants = Cumulants(part.terms, 1e-60)  # tails that are far below what an estimate shows
     contour = Contour(part.terms, saddle(cumulants), cumulants)
     if not contour.faded:
         raise ValueError(

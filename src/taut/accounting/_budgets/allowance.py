@@ -123,7 +123,7 @@ def renyi_budgets(epsilon: float, delta: float, orders: Vector) -> Vector:
 
 def best_order(epsilon: float, delta: float) -> float:
     """Return the order that leaves most room for Gaussian steps; any order would be sound."""
-    above_one = np.geomspace(1e-3, 1e9, 601)
+    above_one = np.geomspace(1e-3, 1e9, 601)  # made finer around the best, four times
     for _ in range(4):
         room = renyi_budgets(epsilon, delta, 1 + above_one) / (1 + above_one)
         best = int(np.argmax(room))

@@ -80,7 +80,7 @@ def calibrate(
     target = validate.positive(epsilon=epsilon)
     level = validate.below_one(delta=delta)
     accuracy = validate.positive(tolerance=tolerance)
-    if accuracy < 1e-8:
+    if accuracy < 1e-8:  # bounds at an eighth of it are near the sharpest, 1e-9
         raise ValueError(f"tolerance must be at least 1e-8, got tolerance={tolerance!r}")
     if bracket is not None and (not isinstance(bracket, tuple | list) or len(bracket) != 2):
         raise ValueError(f"bracket must be a pair (low, high), got bracket={bracket!r}")
@@ -153,8 +153,9 @@ class _Search:
             # tolerance, and says how far to go.
             beyond = max(bounds.lower, bounds.upper * (1 - 2 * tolerance)) > self.target
             if beyond or tolerance <= self._sharp:
+                # An excess only guides the search: any finite one above zero says "beyond".
                 guide = bounds.lower if bounds.lower > self.target else min(bounds.upper, 1e300)
-                return max(math.log(guide / self.target), 1e-15)
+                return max(math.log(guide / self.target), 1e-15)  # above zero, however near
             tolerance = max(tolerance / 30, self._sharp)
 
     @property

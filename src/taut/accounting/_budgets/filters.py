@@ -161,6 +161,7 @@ class PrivacyFilter:
         costs = self._costs(loss)
         with self._lock:
             if not self._fits(costs):
+                # For the message alone, where no order has a budget.
                 needed = float(np.min(costs / self._budgets, where=self._budgets > 0, initial=9e99))
                 raise BudgetExceeded(
                     f"{loss} needs {needed:.3g} of the budget and {self._left().fraction:.3g} is "

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 __all__ = ["Bounds", "falls_below"]
 
+_LEAST_GUESS = 1e-6  # where a search begins: it goes down from there, or doubles
+_FARTHEST_EPSILON = 1e300  # beyond, an upper bound is called infinite
 _BRACKET_WIDTH = 1e-12  # relative: below what profiles resolve; either end is safe at any width
 
 
@@ -34,10 +36,10 @@ def falls_below(function: Callable[[float], float], level: float, guess: float) 
     """
     if function(0.0) <= level:
         return Bounds(0.0, 0.0)
-    low, high = 0.0, max(guess, 1e-6)
+    low, high = 0.0, max(guess, _LEAST_GUESS)
     while function(high) > level:
         low, high = high, 2 * high
-        if high > 1e300:
+        if high > _FARTHEST_EPSILON:
             return Bounds(low, math.inf)
     target = math.log(level)
     low_value, high_value = _log(function(low)) - target, _log(function(high)) - target

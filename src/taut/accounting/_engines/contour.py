@@ -104,6 +104,7 @@ def _plan(
 ) -> tuple[float, list[tuple[float, float]]]:
     """Return a period at which aliases vanish, and exponents with cumulants that prove it."""
     below = saddle.tilt * np.linspace(0.02, 0.95, 24)
+    # Any exponents prove something; those beyond the range of squares are of no use.
     above = saddle.tilt + np.minimum(np.geomspace(0.1, 30.0, 24) / max(spread, 1e-100), 1e100)
     sides = [(z, _total(terms, z.astype(np.complex128)).real) for z in (below, above)]
     target = saddle.log_delta + math.log(_ALIAS_SHARE)

@@ -107,7 +107,7 @@ class OrderedSum:
     def epsilon(self, delta: float, guess: float) -> Bounds:
         """Return bounds on epsilon at ``delta``."""
         high = falls_below(self.delta_upper, delta, guess).upper
-        low = falls_below(self.delta_lower, delta, max(high, 1e-6)).lower
+        low = falls_below(self.delta_lower, delta, high).lower
         return Bounds(min(low, high), high)
 
 

@@ -31,6 +31,7 @@ _QUICK_REFINEMENTS = 3  # of a step, where another engine may answer sooner
 _MOST_QUICK_NODES = 2**17  # a transform of that size takes two milliseconds
 _HOPELESS = 8.0  # times the tolerance: a first gap so wide is of rounding noise, not of the step
 _ROUGH_TOLERANCE = 0.02  # halves that differ by more are told apart; closer ones are asked sharply
+_LEAST_SCALE = 1e-12  # of an epsilon by which a step is chosen: a loss of zero needs some step
 _COARSEST_STEP = 64.0  # exp of a step stays far within the range of floats
 # A term with many more copies is composed in about so many equal blocks. Each is rounded to the
 # common lattice once, and that costs as much accuracy as one copy would.
@@ -88,7 +89,7 @@ class LatticeEngine:
             return Bounds(max(low, 0.0), max(high, 0.0))
 
         start = Bounds(min(floor, self._saddle.epsilon), max(self._saddle.epsilon, 0.0))
-        step = self._first_step(tolerance * max(self._saddle.epsilon, 1e-12))
+        step = self._first_step(tolerance * max(self._saddle.epsilon, _LEAST_SCALE))
         try:
             return self._refine(step, tolerance, start, bounds)[0]
         except BeyondLattice:
@@ -96,7 +97,7 @@ class LatticeEngine:
 
     def stays_below(self, delta: float, epsilon: float) -> bool:
         """Return whether a rough look proves that epsilon(delta) is at most ``epsilon``."""
-        step = self._first_step(_ROUGH_TOLERANCE * max(self._saddle.epsilon, 1e-12))
+        step = self._first_step(_ROUGH_TOLERANCE * max(self._saddle.epsilon, _LEAST_SCALE))
         try:
             with np.errstate(invalid="raise", over="ignore", divide="ignore"):
                 singles = [bracket.upper for bracket in self._singles(step, sharp=False)]

@@ -103,8 +103,9 @@ def _centre(pair: Pair, count: int) -> float:
 def _single(pair: Pair, scale: Scale, centre: float, half: int) -> tuple[Dyadic, float]:
     """Return one ratio on nodes around ``centre``, and the relative error of its values."""
     reach = pair.grid(_GRID_TAIL, 2)
+    # The ends of a grid are rounded; a lattice that reaches a little further is as good.
     top = float(reach[-1]) * (1 + 1e-9) + 1e-9
-    foot = min(float(reach[0]) * (1 + 1e-9) - 1e-9, -math.log(2))
+    foot = min(float(reach[0]) * (1 + 1e-9) - 1e-9, -math.log(2))  # likewise
     if max(top, -foot if centre == 0 else 0.0) > _LARGEST_LOG_RATIO:
         raise BeyondLattice(f"losses up to {max(top, -foot):.3g}")
     highest = math.exp(top)

@@ -21,6 +21,8 @@ from taut.accounting._pairs.pair import Pair
 
 __all__ = ["SHARP_NODES", "CumulantTable", "Cumulants", "Saddle"]
 
+UNCUT_TAIL = 1e-290
+"""Mass that may be cut where any delta may be asked about: floats tell hardly less from zero."""
 SHARP_NODES = 4096
 """Nodes for a bound that is published, not only looked at: see ``_ROUGH_NODES``."""
 
@@ -141,7 +143,7 @@ class Cumulants:
 
     def at_delta(self, delta: float) -> Saddle:
         """Return the best Chernoff epsilon at ``delta`` and its tilt."""
-        room = math.log(max(delta - self._lost, 5e-324))
+        room = math.log(max(delta - self._lost, 5e-324))  # the least float: nothing is left
         tilts, values = self._search(lambda c: (self._proven(c) + _log_kernel(c) - room) / c)
         best = int(np.argmin(values))
         return Saddle(float(tilts[best]), float(values[best]), math.log(delta))
@@ -150,7 +152,8 @@ class Cumulants:
         """Return the best Chernoff log delta at ``epsilon`` and its tilt."""
         tilts, values = self._search(lambda c: self._proven(c) + _log_kernel(c) - c * epsilon)
         best = int(np.argmin(values))
-        log_delta = float(np.logaddexp(values[best], math.log(max(self._lost, 1e-320))))
+        lost = math.log(max(self._lost, 1e-320))  # a float below every delta that is told apart
+        log_delta = float(np.logaddexp(values[best], lost))
         return Saddle(float(tilts[best]), epsilon, min(log_delta, 0.0))
 
     def around(self, saddle: Saddle) -> CumulantTable:
@@ -187,7 +190,9 @@ class Cumulants:
     def _search(self, objective: Callable[[Vector], Vector]) -> tuple[Vector, Vector]:
         """Return tilts around the minimum of a unimodal ``objective``, and its values there."""
         spread = self.spread(0.0) + math.fsum(n * _spread(curve) for curve, n in self._curves)
+        # Where a search begins: any tilt is sound, and squares of these stay floats.
         scale = 1 / math.sqrt(min(max(spread, 1e-300), 1e300))
+        # Orders nearer to one, or beyond a billion, are best for no epsilon that is told apart.
         best = self._roughly(objective, np.clip(scale * _FIRST_TILTS, 1e-9, 1e9))
         for ratio in (
             _FIRST_TILTS[1] / _FIRST_TILTS[0],
@@ -285,6 +290,7 @@ def _log_kernel(tilt: Vector) -> Vector:
 
 def _spread(curve: RenyiTerm) -> float:
     """Return about the variance of a curve's loss, K(c) / (c (c + 1) / 2) at a known order."""
+    # The largest of these orders that is known will do: it says where a search begins.
     tilts = np.geomspace(1.0, 1e-6, 25)
     variances = 2 * curve.cumulants(tilts) / (tilts * (tilts + 1))
     known = variances[np.isfinite(variances)]

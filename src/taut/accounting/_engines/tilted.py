@@ -21,6 +21,9 @@ from taut.accounting._pairs.finite import FinitePair
 __all__ = ["TiltedSum"]
 
 _FAINT_WEIGHT = 1e-60  # stands for empty nodes, whose logarithm is asked; placing a node is a guess
+# Of the largest of three geometric sums that cancel: each is within some 1e-14 of itself, so that a
+# hundredfold covers what their difference lost.
+_CANCELLED = 1e-12
 _ATOM_WEIGHT = 0.02  # of one node: with less, no place of the coarse nodes wastes more than another
 
 
@@ -141,6 +144,7 @@ class TiltedSum:
         left, right = bound(node), bound(node + 1)
         share = (left - delta) / (left - right)
         if self.step > 600:
+            # A share of zero leaves the node itself, of which the maximum takes care.
             rest = max(self.step + math.log(max(share, 1e-300)), 0.0)
         else:
             rest = math.log1p(share * math.expm1(self.step))
@@ -164,7 +168,9 @@ class TiltedSum:
         # Squared l2-norm and maximum of exp(-c x) (1 - exp(-x)) over the nodes x > 0.
         squared = _geometric(2 * c * s) - 2 * _geometric((2 * c + 1) * s)
         squared += _geometric((2 * c + 2) * s)
-        squared = min(max(squared, 0.0) + 1e-12 * _geometric(2 * c * s), float(self.weights.size))
+        squared = min(
+            max(squared, 0.0) + _CANCELLED * _geometric(2 * c * s), float(self.weights.size)
+        )
         peak = math.exp(c * math.log(c) - (c + 1) * math.log1p(c)) if c > 0 else 1.0
         return self.noise * math.sqrt(squared) + self.misplaced * peak
 

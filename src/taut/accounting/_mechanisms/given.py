@@ -122,10 +122,11 @@ class Profile(Release):
         thresholds, deltas = np.exp(self.log_thresholds), np.array(self.deltas)
         if not (np.diff(thresholds) > 0).all():
             raise ValueError("log_thresholds must increase")
-        if not (deltas >= (1 - thresholds) * (1 - 1e-12)).all():
+        if not (deltas >= (1 - thresholds) * (1 - 1e-12)).all():  # but for rounding
             raise ValueError("deltas must be at least 1 - threshold, as every profile is")
         steps = np.diff(np.append(0.0, thresholds))
         slopes = np.append(np.diff(np.append(1.0, deltas)) / steps, 0.0)
+        # Slopes are quotients of differences, which cancel; the hull of the knots is what is used.
         if not (np.diff(slopes) >= -1e-9 * np.abs(slopes).max()).all():
             raise ValueError("deltas must be convex in the threshold and must not rise")
         if self.direction not in (None, "add", "remove"):
@@ -144,6 +145,7 @@ class Profile(Release):
 def _normalised(masses: tuple[float, ...]) -> Vector:
     """Return masses that sum to one but for rounding; rounded ones are best left alone."""
     total = math.fsum(masses)
+    # Within a rounding of one, dividing would move masses without need.
     return np.array(masses) if abs(total - 1) <= 1e-15 else np.array(masses) / total
 
 
@@ -152,7 +154,7 @@ def _check_distribution(**argument: tuple[float, ...]) -> None:
     for mass in masses:
         validate.probability(**{name: mass})
     total = math.fsum(masses)
-    if not abs(total - 1) <= 1e-9:
+    if not abs(total - 1) <= 1e-9:  # as far off as decimals that were printed and read
         raise ValueError(f"{name} must sum to 1, got a sum of {total!r}; divide by the sum")
 
 
@@ -317,6 +319,7 @@ def _profile_grid(
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return 2000 epsilons up to where ``profile`` no longer falls."""
     top = 1.0
+    # Below 1e-20 there is nothing to resolve; beyond the last knot a profile counts as constant.
     while top < _LARGEST_EPSILON and profile(top) > 1e-20 and profile(2 * top) < profile(top):
         top *= 2
     return np.linspace(0.0, min(top, _LARGEST_EPSILON), 2000)

@@ -222,13 +222,16 @@ class _Noise:
         """Return a grid for f(x) and f(x - shift), dense where the log-density bends."""
         scale = self._scale()
         end = self._end(scale, shift, largest)
+        # Nodes may lie anywhere: secants and chords bound every cell.
         coarse = np.append(0.0, np.geomspace(1e-4 * scale, end, _BEND_NODES))
         slopes = np.diff(self(coarse)) / np.diff(coarse)
         bend = np.sqrt(np.maximum(-np.diff(slopes), 0.0) * np.diff(coarse)[1:])
+        # Above zero for densities that do not bend, so that nodes are spread evenly there.
         measure = np.append(0.0, np.cumsum(np.append(0.0, bend) + max(bend.mean(), 1e-6)))
         half = np.interp(np.linspace(0, measure[-1], _SIDE_NODES), measure, coarse)
         both = np.concatenate([-half[::-1], half])
         nodes = np.unique(np.concatenate([both, both + shift]))
+        # Slopes over shorter cells would be all rounding.
         kept: Vector = nodes[np.append(True, np.diff(nodes) > 1e-7 * scale)]
         return kept
 
@@ -263,7 +266,8 @@ class _Noise:
 
 def _log_pieces(start: Vector, end: Vector, lengths: Vector) -> Vector:
     """Return the log of int exp over pieces on which the exponent is linear."""
-    fall = np.maximum(np.abs(end - start), 1e-12)
+    # So small that (1 - exp(-x)) / x is one: it only keeps zero from being divided by zero.
+    fall = np.maximum(np.abs(end - start), 1e-300)
     with np.errstate(divide="ignore"):
         return np.maximum(start, end) + np.log(-np.expm1(-fall) / fall) + np.log(lengths)
 

@@ -54,6 +54,7 @@ class MixtureOfGaussians(Release):
         total = math.fsum(self.probabilities)
         # What a sum below one lacks is given to all alike, one above one makes zero less likely.
         absent = math.fsum(p for p, c in zip(self.probabilities, self.shifts, strict=True) if not c)
+        # Far more than sums of probabilities round, and far less than was lost in printing them.
         stay = absent / total if total <= 1 + 1e-12 else max(absent - (total - 1), 0.0)
         if not some:
             return binary_pair(0.0)
@@ -183,5 +184,5 @@ def _check_mixture(probabilities: tuple[float, ...], shifts: tuple[float, ...]) 
     for shift in shifts:
         validate.non_negative(shifts=shift)
     total = math.fsum(probabilities)
-    if not abs(total - 1) <= 1e-9:
+    if not abs(total - 1) <= 1e-9:  # as far off as decimals that were printed and read
         raise ValueError(f"probabilities must sum to 1, got a sum of {total!r}; divide by the sum")

@@ -49,7 +49,7 @@ class Gaussian(Release):
     def check_fields(self) -> None:
         """Check the parameters."""
         ratio = self.sensitivity / self.sigma
-        if not 1e-100 < ratio < 1e100:
+        if not 1e-100 < ratio < 1e100:  # squares and cubes stay floats
             raise ValueError(
                 f"sensitivity / sigma must lie between 1e-100 and 1e100, got {ratio:g} for "
                 f"sigma={self.sigma!r}; noise so small hides nothing, and noise so large everything"
@@ -126,7 +126,7 @@ class Variance(Release):
 
     def check_fields(self) -> None:
         """Check the parameters."""
-        if not 1e-50 < self.sigma_p / self.sigma_q < 1e50:
+        if not 1e-50 < self.sigma_p / self.sigma_q < 1e50:  # fourth powers stay floats
             raise ValueError(
                 "sigma_p / sigma_q must lie between 1e-50 and 1e50, got "
                 f"sigma_p={self.sigma_p!r}, sigma_q={self.sigma_q!r}"

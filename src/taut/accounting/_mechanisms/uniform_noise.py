@@ -122,6 +122,7 @@ class MixedGaussian(_Mixed):
         mixed = divergences_from(lambda largest: table(self.vertex, self.width, largest), orders)
         below = np.floor(orders)
         floor = np.where(below < 2, 0.0, divergences_from(alone, np.maximum(below, 2.0)))
+        # Both are computed to more than six digits; where they are nearer, asking does no harm.
         ask = (below != orders) & np.isfinite(mixed) & (mixed > floor * (1 - 1e-6))
         if ask.any():
             mixed[ask] = np.minimum(mixed[ask], divergences(self.plain, half, orders[ask]))

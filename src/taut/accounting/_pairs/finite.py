@@ -30,6 +30,7 @@ __all__ = [
 Complex = NDArray[np.complex128]
 
 _MOST_OUTCOMES = 2_000_000  # of integer noise: 16 megabytes a vector; coarser units need fewer
+_ALL_OUTCOMES = 1e-320  # mass beyond which integers are left out: floats hold hardly less
 _FEW_OUTCOMES = 64  # whose sum at thousands of contour nodes is as quick as a formula
 _PROFILE_BLOCK = 64  # thresholds that share what lies above all of them
 # Relative, of log1p((p - q) / q) for p >= q / 2: a subtraction, a quotient and a logarithm, each
@@ -254,7 +255,7 @@ class DiscreteGaussianPair(Pair):
 
     def profile(self, epsilon: Vector) -> Vector:
         """Return the sum of p (1 - exp(e - loss)) over losses above e."""
-        atoms = self._outcomes(1e-320)
+        atoms = self._outcomes(_ALL_OUTCOMES)
         gap = np.minimum(np.asarray(epsilon, dtype=float)[..., None] - atoms.losses, 0.0)
         value: Vector = -(atoms.masses * np.expm1(gap)).sum(axis=-1)
         with np.errstate(over="ignore"):
@@ -272,7 +273,7 @@ class DiscreteGaussianPair(Pair):
 
     def quadrature(self, tilt: float, frequency: float = 0.0) -> Quadrature:
         """Return the outcomes."""
-        atoms = self._outcomes(1e-320)
+        atoms = self._outcomes(_ALL_OUTCOMES)
         with np.errstate(divide="ignore"):
             return Quadrature(atoms.losses, np.log(atoms.masses))
 

@@ -74,7 +74,7 @@ class OppositePair(Pair):
 
     def _output(self, losses: Vector) -> Vector:
         """Return the output at which the loss takes each value."""
-        size = np.minimum(np.abs(losses), 1e200)
+        size = np.minimum(np.abs(losses), 1e200)  # outputs end before; sums of these stay floats
         with np.errstate(divide="ignore", over="ignore"):
             # log(2 sinh(l / 2) / k)
             log_ratio = size / 2 + np.log(-np.expm1(-size)) - self._log_k

@@ -199,6 +199,7 @@ def _replaced(release: PoissonReplace) -> Pair:
     # If taking a record out costs no more than an exchange, an exchange for a null record may cost
     # just that, and reaches the sampled removal.
     both = np.append(-inner[::-1], inner)
+    # Profiles are rounded by some 1e-12 of themselves.
     reached = bool((removal.profile(both) <= exchange.profile(both) * (1 + 1e-12)).all())
     inside = SampledPair(removal, rate, Half.REMOVE) if reached else binary_pair(0.0)
     return EnclosedPair(

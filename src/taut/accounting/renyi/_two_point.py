@@ -98,6 +98,7 @@ def _boundary(order: float, rdp: float, log_q: float) -> _Point:
     if excess(ceiling) > 0:
         from scipy.optimize import brentq  # slow to load, and nothing else needs it
 
+        # The relative accuracy decides, however small the root.
         log_p = brentq(excess, log_q, ceiling, xtol=1e-300, rtol=_ROOT_ERROR)
     log_p = min(log_p + RELATIVE_ERROR * (abs(log_q) + rdp), 0.0)
     return _Point(log_p, log_q, _log_slope(order, log_p, log_q, rest_q))

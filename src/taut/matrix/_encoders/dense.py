@@ -143,6 +143,7 @@ class DenseEncoder(Encoder):
         found = real_numbers(gram, "gram")
         if found.ndim != 2 or found.shape[0] != found.shape[1] or not found.size:
             raise ValueError(f"gram must be a square matrix, got shape {found.shape}")
+        # Products of floats, taken in another order, differ by less.
         if not np.allclose(found, found.T, rtol=1e-12, atol=0.0):
             raise ValueError("gram must be symmetric; take C.T @ C")
         try:  # with the order of steps reversed, an upper triangle becomes a lower one

@@ -93,6 +93,7 @@ def _accelerated(tried: list[Vector], residuals: list[Vector]) -> Vector:
     if len(tried) == 1:
         return step
     moves, changes = (np.diff(np.array(part), axis=0).T for part in (tried, residuals))
+    # Changes that all but repeat each other are left out: they would magnify rounding.
     weights = np.linalg.lstsq(changes, residuals[-1], rcond=1e-10)[0]
     better: Vector = step - (moves + _RELAXATION * changes) @ weights
     return better

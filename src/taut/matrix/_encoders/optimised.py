@@ -146,8 +146,9 @@ def buffered(
     def encoder(unknown: Vector) -> BufferedEncoder:
         used = unknown.size // 2
         total, shares = expit(unknown[0]), softmax(unknown[1 : used + 1])
-        weights = np.maximum(total * shares * (1 - 1e-15), 1e-300)
-        decays = np.minimum(expit(unknown[used + 1 :]), 1 - 1e-15)
+        # Within (0, 1) where the logistic function is rounded to its ends.
+        weights = np.maximum(total * shares * (1 - 1e-15), 1e-300)  # above zero, and below one
+        decays = np.minimum(expit(unknown[used + 1 :]), 1 - 1e-15)  # below one
         return BufferedEncoder(steps, weights.tolist(), decays.tolist())
 
     def value(unknown: Vector) -> tuple[float, Vector]:
@@ -218,4 +219,4 @@ def _within_floats(value: float, gradient: Vector) -> tuple[float, Vector]:
     """Return a value that a search can retreat from, where coefficients overflow."""
     if np.isfinite(value) and np.isfinite(gradient).all():
         return value, gradient
-    return 1e10, np.zeros_like(gradient)
+    return 1e10, np.zeros_like(gradient)  # far above every error that a search has met
