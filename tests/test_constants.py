@@ -104,7 +104,7 @@ def test_every_numeric_constant_says_what_it_bounds(path):
 
 @pytest.mark.parametrize(
     "path",
-    [path for path in MODULES if path.is_relative_to(SOURCE / "taut" / "accounting")],
+    [path for path in MODULES if not path.is_relative_to(SOURCE / "taut" / "matrix")],
     ids=lambda path: str(path.relative_to(SOURCE / "taut")),
 )
 def test_numbers_within_certified_engines_are_explained_where_they_stand(path):

@@ -10,7 +10,7 @@ import numpy as np
 
 from taut._base.arrays import Vector
 
-__all__ = ["DOWN", "RELATIVE_ERROR", "UP", "log_expm1"]
+__all__ = ["ALIKE", "DOWN", "RELATIVE_ERROR", "UP", "log_expm1"]
 
 
 RELATIVE_ERROR = 8 * float(np.finfo(np.float64).eps)
@@ -27,6 +27,10 @@ UP = 1 + RELATIVE_ERROR
 
 DOWN = 1 - RELATIVE_ERROR
 """Factor that makes such a number not too large."""
+
+ALIKE = 1e-12
+"""Relative difference up to which two bounds count as one: thousands of roundings, and no digit
+that is printed. It decides which of two sound ways is taken, never how far one goes."""
 
 
 def log_expm1(x: Vector) -> Vector:

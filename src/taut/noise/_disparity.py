@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
+from taut._base.floats import ALIKE
 from taut.accounting import gaussian_mu
 from taut.noise._sets.sets import frozen_vector
 
@@ -95,6 +96,6 @@ def majorises(one: ArrayLike, other: ArrayLike) -> bool:
     if a.size != b.size:
         raise ValueError(f"other must hold {a.size} numbers, got {b.size}")
     tops, others = (np.cumsum(-np.sort(-vector)) for vector in (a, b))
-    slack = 1e-12 * float(tops[-1])
+    slack = ALIKE * float(tops[-1])
     same = abs(float(tops[-1] - others[-1])) <= slack
     return same and bool((tops >= others - slack).all())

@@ -297,7 +297,7 @@ def _reasons(aim: _Aim, epsilon: float, delta: float, options: list[NoiseOption]
     yield f"{best.name} has the least error{close}: {best.error:.6g}, with {best.guarantee}."
     family = "Gaussian" if best.name.startswith("Gaussian") else "Laplace"
     usual = errors.get(f"{family}, i.i.d.")
-    if usual is not None and usual > best.error * (1 + 1e-9):
+    if usual is not None and usual > best.error * (1 + 1e-9):  # more than rounding
         yield (
             f"Independent noise of one size ({family}, i.i.d.) has {usual / best.error:.4g} times "
             "that error."
@@ -306,7 +306,7 @@ def _reasons(aim: _Aim, epsilon: float, delta: float, options: list[NoiseOption]
         yield from _box_reasons(aim.sensitivity, epsilon, delta, errors)
     if "grouped l_inf" in errors and "Laplace, pure" in errors:
         gain = errors["Laplace, pure"] / errors["grouped l_inf"]
-        if gain > 1 + 1e-9:
+        if gain > 1 + 1e-9:  # more than rounding: a gain that can be told of
             yield f"Noise that is uniform in boxes of coordinates gains {gain:.4g}x over Laplace."
     for note in aim.sensitivity.notes:
         yield f"Note: {note}."

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from taut._base.arrays import Vector
+from taut._base.floats import ALIKE
 from taut.errors import UnsoundConfiguration
 from taut.noise._sets.sets import Outline
 
@@ -68,6 +69,7 @@ def checked_radius(outline: Outline, scales: Vector, threshold: float) -> float:
             np.divide(1.0, gains, out=gains)
         sums.append(_excess(outline.radii[part], gains, threshold))
     bound = math.sqrt(threshold * outline.cap**2 + math.fsum(sums))
+    # Where the threshold was moved by more than rounding, the best one is found anew.
     return bound if bound <= 1 + 1e-9 else whitened_radius(outline, scales)
 
 
@@ -119,7 +121,7 @@ def unit_scales(
         scales, bound, threshold = level_total(outline, product(outline.ranks, costs), p)
     scales *= _WHITENED_FACTOR
     radius = checked_radius(outline, scales, threshold / _WHITENED_FACTOR**2)
-    if not radius <= 1 + 1e-9:
+    if not radius <= 1 + 1e-9:  # what is beyond by rounding alone is mended below
         raise UnsoundConfiguration(
             f"the scales leave a whitened length of {radius!r} where 1 is allowed; the bounds of "
             "the set are too far apart for floating point"
@@ -229,7 +231,7 @@ def _exceeds(outline: Outline, norm: int) -> bool:
     """Say whether the radii together are beyond the cap, in l1 or l2."""
     radii, cap = outline.radii, outline.cap
     whole = float(np.dot(radii, radii)) if norm == 2 else float(radii.sum())
-    return not whole <= cap**norm * (1 + 1e-12)
+    return not whole <= cap**norm * (1 + ALIKE)
 
 
 def _level(outline: Outline, load: Vector, norm: int) -> float:
@@ -268,7 +270,7 @@ def _largest_sum(radii: Vector, gains: Vector, cap: float) -> tuple[float, float
     the gain of the block at which the cap is reached, the largest gains first, attains it. So a
     threshold that rounding moves makes the sum larger, never smaller. It is returned, too.
     """
-    free = float(np.dot(radii, radii)) <= cap**2 * (1 + 1e-12)
+    free = float(np.dot(radii, radii)) <= cap**2 * (1 + ALIKE)
     threshold = 0.0 if free else _threshold(radii, gains, cap**2)
     parts = _pieces(radii.size)
     above = math.fsum(_excess(radii[part], gains[part], threshold) for part in parts)

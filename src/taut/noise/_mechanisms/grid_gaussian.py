@@ -68,7 +68,7 @@ class GridGaussian:
                 f"sigma must lie between 2^-50 and 2^50 grid steps, got sigma={self.sigma!r} and "
                 f"grid={self.grid!r}; choose another grid"
             )
-        if not 1e-100 < self.sensitivity / self.sigma < 1e100:
+        if not 1e-100 < self.sensitivity / self.sigma < 1e100:  # as of `taut.gaussian`
             raise ValueError(
                 "sensitivity / sigma must lie between 1e-100 and 1e100, got "
                 f"sensitivity={self.sensitivity!r} and sigma={self.sigma!r}"
@@ -213,6 +213,7 @@ def largest_squared_steps(ratio: Fraction, dimension: int) -> int:
 
 def _concentrated(rho: Fraction, adjacency: Adjacency) -> PrivacyLoss:
     """Return the loss of Renyi divergences of at most rho times the order, which is rho-zCDP."""
+    # One float up, and the rounding of a product with an order.
     safe = math.nextafter(float(rho), math.inf) * (1 + 1e-15)
     return from_rdp(lambda orders: safe * orders, adjacency=adjacency)
 

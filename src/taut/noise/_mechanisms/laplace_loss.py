@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut._base.arrays import Vector
+from taut._base.floats import ALIKE
 from taut.accounting import PrivacyLoss, laplace, zero
 from taut.noise._fitting.l1_radius import l1_radius
 from taut.noise._sets.blocks import Blocks
@@ -61,7 +62,7 @@ def worst_ratios(sensitivity: SensitivitySet, scales: Vector) -> Vector:
         return ratios
     longest = bound * np.sqrt(np.cumsum(-np.sort(-(_over(np.ones(scales.size), scales) ** 2))))
     sums = np.cumsum(ratios)
-    if (sums <= longest * (1 + 1e-12)).all():
+    if (sums <= longest * (1 + ALIKE)).all():
         return ratios
     return _differences(np.minimum(sums, longest))
 
@@ -88,7 +89,7 @@ def _over(lengths: Vector, scales: Vector) -> Vector:
 
 def _below(ratios: Vector, total: float) -> Vector:
     """Return the largest ratios that sum to at most the total: fill the first ones."""
-    if float(ratios.sum()) <= total * (1 + 1e-12):
+    if float(ratios.sum()) <= total * (1 + ALIKE):
         return ratios
     sums = np.cumsum(ratios)
     full = int(np.searchsorted(sums, total, side="right"))
@@ -138,6 +139,7 @@ def _of_blocks(blocks: Blocks, scales: Vector) -> Vector:
 
 def _counted(ratios: Vector) -> tuple[Vector, Vector]:
     """Return different ratios and their counts; those equal up to rounding take the largest."""
+    # What is fainter changes no digit; all of it counts as one, below.
     kept = ratios[ratios > 1e-15 * ratios[0]]
     rest = float(ratios[kept.size :].sum())
     starts = np.flatnonzero(np.concatenate([[True], kept[1:] < kept[:-1] * (1 - _EQUAL_ERROR)]))
@@ -168,6 +170,7 @@ def _at_ends(group: Vector) -> list[tuple[float, int]]:
     if rest >= 0:
         return [(high, above), (rest * RATIO_FACTOR, n - above)]
     full = int(total / high)
+    # A few roundings of the total, on the safe side.
     return [(high, full), (max(total - full * high, 0.0) + 1e-15 * total, 1)]
 
 

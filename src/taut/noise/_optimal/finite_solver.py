@@ -158,6 +158,7 @@ def _eigen(vectors: Matrix, weights: Vector) -> tuple[Vector, Matrix]:
         # A product of matrices loses the small sizes; singular values keep twice the digits.
         _, roots, right = np.linalg.svd(vectors * np.sqrt(weights)[:, None], full_matrices=False)
         sizes, turn = np.square(roots[::-1]), np.ascontiguousarray(right[::-1].T)
+    # Squares of rounding errors: directions so thin count as nothing, and are not divided by.
     return np.maximum(sizes, max(float(sizes[-1]) * 1e-30, _LEAST_SIZE)), turn
 
 

@@ -149,7 +149,7 @@ def _multiplier(epsilon: float | None, delta: float | None, multiplier: float | 
             f"epsilon={epsilon!r}, delta={delta!r}, multiplier={multiplier!r}"
         )
     mu = gaussian_mu(epsilon, delta)
-    if not mu > 1e-300:
+    if not mu > 1e-300:  # 1 / mu is a float then
         raise InfeasibleBudget(
             f"no Gaussian noise within floating point keeps epsilon={epsilon!r} at "
             f"delta={delta!r}; raise either"
@@ -222,7 +222,7 @@ def _mechanism(
 ) -> GaussianNoise:
     """Spread the scales of blocks over their directions."""
     allowed = 1 / z
-    if not proof.radius <= allowed * (1 + 1e-15):
+    if not proof.radius <= allowed * (1 + 1e-15):  # 1 / z is rounded
         raise UnsoundConfiguration(
             f"a whitened length of {proof.radius!r} is above the allowed {allowed!r}"
         )
@@ -302,7 +302,7 @@ def _from_axes(
         bound * z**2,
         "solved numerically, proof by duality",
     )
-    if not radius <= (1 / z) * (1 + 1e-15):
+    if not radius <= (1 / z) * (1 + 1e-15):  # 1 / z is rounded
         raise UnsoundConfiguration(f"a whitened length of {radius!r} is above 1 / {z!r}")
     scales.setflags(write=False)
     return GaussianNoise(sensitivity, objective, proof, z, scales, axes)

@@ -50,6 +50,7 @@ def gaussian_with_covariance(sensitivity: SensitivitySet, covariance: ArrayLike)
     """
     matrix = _symmetric(covariance, sensitivity.dimension)
     variances, axes = np.linalg.eigh(matrix)
+    # Smaller eigenvalues are lost in the rounding of the decomposition.
     if not float(variances[0]) > matrix.shape[0] * 1e-15 * float(variances[-1]):
         raise UnsoundConfiguration(
             "covariance must be positive definite, got eigenvalues from "
@@ -76,6 +77,7 @@ def _symmetric(covariance: ArrayLike, dimension: int) -> Matrix:
         )
     if not np.isfinite(matrix).all():
         raise ValueError("covariance must be finite, got NaN or infinity in it")
+    # Products in floats differ from their transposes by far less.
     if float(np.abs(matrix - matrix.T).max()) > 1e-9 * float(np.abs(matrix).max()):
         raise ValueError("covariance must be symmetric; use (covariance + covariance.T) / 2")
     return (matrix + matrix.T) / 2
@@ -107,6 +109,7 @@ def _skew(sensitivity: SensitivitySet) -> float:
     """
     if getattr(sensitivity, "basis", None) is None:
         return 0.0
+    # Twice that defect, for every axis.
     return 2e-14 * sensitivity.dimension * sensitivity.max_l2
 
 

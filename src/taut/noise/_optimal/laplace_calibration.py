@@ -37,6 +37,7 @@ def one_coordinate_budget(epsilon: float, delta: float) -> float:
     several coordinates whose ratios sum to it are within the promise too, since one coordinate
     majorises them (docs/theory/laplace-noise.md).
     """
+    # By far more than an accountant rounds, and less than a promise is printed with.
     return (epsilon - 2 * math.log1p(-delta)) * (1 - 1e-9)
 
 
@@ -105,14 +106,14 @@ def _fitted(promise: _Promise, shape: Vector) -> Vector:
 
     def excess(log_factor: float) -> float:
         upper = promise.upper_epsilon(ratios * math.exp(-log_factor))
-        return math.log(max(upper, 1e-300) / epsilon)
+        return math.log(max(upper, 1e-300) / epsilon)  # a loss of zero is far within
 
     # All coordinates together never need more than one with the sum of the ratios, and one never
     # less than it needs alone.
     whole, first = float(ratios.sum()), float(ratios[0])
     high = math.log(min(whole / alone, _renyi_factor(ratios, promise)))
     if (under := excess(high)) > 0:
-        high = math.log(whole / epsilon) + 1e-9
+        high = math.log(whole / epsilon) + 1e-9  # beyond rounding, where pure privacy holds
         under = excess(high)
     return shape * math.exp(_root(excess, math.log(first / alone), high, under))
 
@@ -149,7 +150,7 @@ def _best_shapes(
     """
     moved = pure > 0
     relative = pure[moved] / many[moved]
-    if float(relative.max()) <= float(relative.min()) * (1 + 1e-9):
+    if float(relative.max()) <= float(relative.min()) * (1 + 1e-9):  # the same shape
         return [pure]
     shapes = [_blended(pure, many, float(blend)) for blend in _BLENDS]
     factors = [_renyi_factor(promise.ratios(shape), promise) for shape in shapes]

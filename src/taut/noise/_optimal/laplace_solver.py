@@ -41,6 +41,7 @@ def least_laplace(
             break
         gains = unit @ _inverses(unit, costs, p, weights)
         weights = weights * gains
+        # Above zero, so that a weight that faded too early can grow again.
         weights = np.maximum(weights / weights.sum(), 1e-18)
         if step == _STEPS_BEFORE_NEWTON and len(unit) <= _NEWTON_VECTORS:
             best = min(best, _newton(unit, costs, p, weights, tolerance), key=lambda b: b[1] / b[2])
@@ -50,7 +51,7 @@ def least_laplace(
 
 def _inverses(unit: Matrix, costs: Vector, p: float, weights: Vector) -> Vector:
     """Return the x of the weights, up to a factor."""
-    t = np.maximum(weights @ unit, 1e-300)
+    t = np.maximum(weights @ unit, 1e-300)  # not divided by zero; any weights prove a bound
     inverses: Vector = (costs / t) ** (1 / (p + 1))
     return inverses
 

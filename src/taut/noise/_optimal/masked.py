@@ -107,7 +107,7 @@ class MaskedBlocks:
         ).value
         # Whoever recomputes epsilon with the usual accuracy must find it within the promise.
         while (excess := self.loss(tuple(found * scales)).epsilon(delta) / epsilon) > 1:
-            found *= max(math.sqrt(excess), 1 + 1e-5)
+            found *= max(math.sqrt(excess), 1 + 1e-5)  # a step that comes to an end
         return found * scales
 
     def least(self, start: Vector, epsilon: float, delta: float) -> Vector:
@@ -175,6 +175,7 @@ class MaskedBlocks:
                 low, high, reach = low - reach, low, 2 * reach
             while gap(high) > 0:
                 low, high, reach = high, high + reach, 2 * reach
+            # To rounding: what is found is certified by the accountant afterwards.
             shift = brentq(gap, low, high, xtol=1e-13, rtol=1e-14)
             slopes = curve(t + shift)[1]
             return t + shift, -slopes / slopes.sum()
@@ -186,9 +187,8 @@ class MaskedBlocks:
             shares = np.exp(logs - total)
             return float(total), shares + shares.sum() * follow
 
-        found = minimize(
-            objective, origin, jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-9}
-        )
+        options = {"ftol": 1e-15, "gtol": 1e-9}  # to rounding, for the same reason
+        found = minimize(objective, origin, jac=True, method="L-BFGS-B", options=options)
         best = found.x if found.fun <= objective(origin)[0] else origin
         return np.exp(moved(best)[0] / 2)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector
+from taut._base.floats import ALIKE
 from taut.noise._sets.projections import (
     clip_l2,
     clip_linf,
@@ -295,6 +296,7 @@ def _largest(p: float, c: float, d: int) -> float:
 
 def _vertex_norm(p: float, c: float, c_inf: float, d: int) -> float:
     """Return the length of (c_inf, ..., c_inf, rest, 0, ...), the longest for p <= 2 and inf."""
+    # A quotient that is whole but for rounding is taken for whole: the rest is then zero.
     full = min(math.floor((c / c_inf) ** p * (1 + 1e-14)), d)
     rest = max(c**p - full * c_inf**p, 0.0) ** (1 / p) if full < d else 0.0
     return math.hypot(math.sqrt(full) * c_inf, float(min(rest, c_inf)))
@@ -318,5 +320,5 @@ def _tightenings(given: Mapping[float, float], tight: Mapping[float, float]) -> 
     return [
         f"the l{p:g} bound {given[p]:g} cannot be reached and was tightened to {tight[p]:g}"
         for p in given
-        if tight[p] < given[p] * (1 - 1e-12)
+        if tight[p] < given[p] * (1 - ALIKE)
     ]

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector, orthonormal, real_numbers
+from taut._base.floats import ALIKE
 from taut.accounting import Adjacency
 from taut.noise._exact_sums import coefficients, combined, fine_axes, moderate
 from taut.noise._sets.bases import SetInBasis, gauges_of, out_of_basis
@@ -152,7 +153,7 @@ class Blocks(SetInBasis):
         lengths = np.sqrt(ranks) * self.radii
         total = float(lengths.sum())
         cap, exact = total, not by_axis
-        if self.cap is not None and self.cap < math.hypot(*self.radii) * (1 - 1e-12):
+        if self.cap is not None and self.cap < math.hypot(*self.radii) * (1 - ALIKE):
             cap, exact = min(total, self.cap * math.sqrt(self.dimension)), False
         return Outline(ranks, lengths, cap, exact=exact)
 
@@ -240,18 +241,18 @@ class Blocks(SetInBasis):
     def _tighten(self) -> None:
         notes = []
         reach = np.minimum(self.radii, self.cap or math.inf)
-        for j in np.flatnonzero(self.l2 > reach * (1 + 1e-12)):
+        for j in np.flatnonzero(self.l2 > reach * (1 + ALIKE)):
             notes.append(f"l2[{j}]={self.l2[j]:g} cannot be reached; tightened to {reach[j]:g}")
         self._set("l2", np.where(self.l2 > reach, reach, self.l2))
         if self.linf is not None:
-            for j in np.flatnonzero(np.isfinite(self.linf) & (self.linf > self.l2 * (1 + 1e-12))):
+            for j in np.flatnonzero(np.isfinite(self.linf) & (self.linf > self.l2 * (1 + ALIKE))):
                 notes.append(f"linf[{j}]={self.linf[j]:g} tightened to l2[{j}]={self.l2[j]:g}")
             free = np.isinf(self.linf)
             self._set("linf", np.where(free, math.inf, np.minimum(self.linf, self.l2)))
             self.linf.setflags(write=False)
         self.l2.setflags(write=False)
         longest = math.hypot(*self.radii)
-        if self.cap is not None and self.cap > longest * (1 + 1e-12):
+        if self.cap is not None and self.cap > longest * (1 + ALIKE):
             notes.append(f"cap={self.cap:g} cannot be reached; tightened to {longest:g}")
             self._set("cap", longest)
         if not longest > 0:

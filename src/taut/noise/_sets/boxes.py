@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector, orthonormal
+from taut._base.floats import ALIKE
 from taut.accounting import Adjacency
 from taut.noise._exact_sums import fine_axes, moderate
 from taut.noise._sets.bases import SetInBasis, gauges_of, in_basis, out_of_basis
@@ -21,6 +22,9 @@ from taut.noise._sets.projections import clip_linf, clip_lp, project_l2_box, row
 from taut.noise._sets.sets import Outline, Source, frozen_vector, refuse_basis
 
 __all__ = ["Box"]
+
+# Of norms by cumulative sums of widths: up to some thousands of roundings, on the safe side.
+_SUM_FACTOR = 1 + 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +124,7 @@ class Box(SetInBasis):
         refuse_basis(self)
         cap, exact = min(float(self.widths.sum()), self.l1 or math.inf), True
         implied = math.inf if self.l2 is None else _greatest_l1(self.widths, self.l2)
-        if implied < cap * (1 - 1e-12):
+        if implied < cap * (1 - ALIKE):
             cap, exact = implied, False
         ones = np.broadcast_to(np.float64(1.0), self.widths.shape)
         return Outline(ones, self.widths, cap, exact=exact)
@@ -166,7 +170,7 @@ class Box(SetInBasis):
             self.widths.setflags(write=False)
         for name, implied in (("l2", _length(self.widths)), ("l1", float(self.widths.sum()))):
             given = getattr(self, name)
-            if given is not None and given > implied * (1 + 1e-12):
+            if given is not None and given > implied * (1 + ALIKE):
                 notes.append(f"{name}={given:g} cannot be reached and was tightened to {implied:g}")
                 self._set(name, implied)
         self._set("_notes", tuple(notes))
@@ -189,7 +193,7 @@ def _greatest_l1(widths: Vector, l2: float) -> float:
     if not free.any():
         return float(widths.sum())
     first = int(np.argmax(free))
-    return l2 * (float(up[:first].sum()) + float(left[first] * levels[first])) * (1 + 1e-12)
+    return l2 * (float(up[:first].sum()) + float(left[first] * levels[first])) * _SUM_FACTOR
 
 
 def _greedy_l2(widths: Vector, l1: float) -> float:
@@ -199,4 +203,4 @@ def _greedy_l2(widths: Vector, l1: float) -> float:
     full = int(np.searchsorted(total, l1, side="right"))
     rest = l1 - (float(total[full - 1]) if full else 0.0) if full < down.size else 0.0
     longest = math.hypot(float(np.linalg.norm(down[:full])), max(rest, 0.0))
-    return longest * (1 + 1e-12)  # a cumulative sum rounds
+    return longest * _SUM_FACTOR

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from taut._base.arrays import Matrix, Vector, real_numbers
+from taut._base.floats import ALIKE
 from taut.accounting import Adjacency
 from taut.noise._sets.projections import row_norms
 from taut.noise._sets.sets import SensitivitySet, Source
@@ -99,6 +100,7 @@ class FiniteSet(_Vectors):
         return self._project(rows.astype(np.float64))
 
     def _nearest(self, rows: Matrix) -> NDArray[np.intp]:
+        # Squares stay floats, and what is so far away is near the same vector.
         far = np.clip(rows / self.max_l2, -1e100, 1e100)
         # One vector at a time: a matrix product would round a row in view of the other rows.
         distances = [row_norms(far - near, 2.0) for near in self.vectors / self.max_l2]
@@ -151,6 +153,7 @@ class Polytope(_Vectors):
         largest = np.abs(rows).max(axis=1)
         unit = rows / np.where(largest > 0, largest, 1.0)[:, None]
         within = _by_rows(unit, right)
+        # Products with rounded axes leave some 1e-15 of a row inside of the span.
         outside = row_norms(unit - _by_rows(within, right.T), 2.0) > 1e-9 * row_norms(unit, 2.0)
         table = (left * sizes).T
         found = [
@@ -176,7 +179,7 @@ class Polytope(_Vectors):
     def _decomposed(self) -> tuple[Matrix, Vector, Matrix]:
         """The singular value decomposition of the vertices over the longest, without zeros."""
         left, sizes, right = np.linalg.svd(self.vectors / self.max_l2, full_matrices=False)
-        kept = sizes > 1e-12 * sizes[0]
+        kept = sizes > ALIKE * sizes[0]
         return left[:, kept], sizes[kept], right[kept]
 
     def _doubled(self) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from taut._base.floats import ALIKE
 from taut.noise._sets.balls import L1Ball, L2Ball, LInfBall
 from taut.noise._sets.boxes import Box
 from taut.noise._sets.histogram import Histogram
@@ -39,8 +40,8 @@ def _common_width(sensitivity: SensitivitySet) -> float | None:
     if type(sensitivity) is not Box or sensitivity.basis is not None or sensitivity.l1 is not None:
         return None
     width = float(sensitivity.widths[0])
-    if not np.allclose(sensitivity.widths, width, rtol=1e-12, atol=0):
+    if not np.allclose(sensitivity.widths, width, rtol=ALIKE, atol=0):
         return None
-    coupled = sensitivity.l2 is not None and sensitivity.l2 <= width * (1 + 1e-12)
+    coupled = sensitivity.l2 is not None and sensitivity.l2 <= width * (1 + ALIKE)
     counts = sensitivity.l2 is None and width == 1
     return width if coupled or counts else None

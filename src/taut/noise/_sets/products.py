@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 
 from taut._base.arrays import Matrix, Vector
+from taut._base.floats import ALIKE
 from taut.accounting import Adjacency
 from taut.noise._sets.blocks import Blocks
 from taut.noise._sets.boxes import Box
@@ -141,11 +142,11 @@ def _joined(outlines: Sequence[Outline], together: Callable[[Vector], float]) ->
 
 def _without_cap(outline: Outline, together: Callable[[Vector], float]) -> Outline:
     """Return the outline if its cap binds nothing, and else the ball of the cap."""
-    if together(outline.radii) <= outline.cap * (1 + 1e-12):
+    if together(outline.radii) <= outline.cap * (1 + ALIKE):
         return outline
     rank, cap = np.array([float(outline.ranks.sum())]), np.array([outline.cap])
     # If every direction alone reaches the cap, a ball is what noise has to hide.
-    alone = bool((outline.radii >= outline.cap * (1 - 1e-12)).all())
+    alone = bool((outline.radii >= outline.cap * (1 - ALIKE)).all())
     return replace(outline, ranks=rank, radii=cap, exact=outline.exact and alone)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Vector
+from taut._base.floats import ALIKE
 from taut._base.public_vectors import Provenance, portions, public_rows
 from taut.noise._sets.projections import row_norms
 
@@ -111,7 +112,7 @@ def advise_clip_norm(
         low, high = least, 2 * least
         while not found(high):
             low, high = high, 2 * high
-        while high - low > 1e-12 * high:
+        while high - low > ALIKE * high:
             middle = (low + high) / 2
             low, high = (low, middle) if found(middle) else (middle, high)
         norm = high

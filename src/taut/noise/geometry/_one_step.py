@@ -125,7 +125,7 @@ def sampling_variance(rows: Matrix, rate: float) -> float:
 def _noise(name: str, given: SensitivitySet | GaussianNoise, z: float) -> GaussianNoise:
     """Return the least noise for a set, or noise that was given, checked for equal privacy."""
     noise = given if isinstance(given, GaussianNoise) else optimal_gaussian(given, multiplier=z)
-    if not math.isclose(noise.multiplier, z, rel_tol=1e-9):
+    if not math.isclose(noise.multiplier, z, rel_tol=1e-9):  # but for how it was rounded
         raise ValueError(
             f"mechanisms[{name!r}] has the multiplier {noise.multiplier!r}, which is not the "
             f"given multiplier={z!r}: they would not be equally private"

@@ -273,6 +273,7 @@ def _from_moment(
         raise ValueError("the second moment is all noise: its trace is not positive; add records")
     rest = max(whole - float(inside.sum()), 0.0)
     unit = radius**2 / (float(inside.sum()) + rest)
+    # Not divided by zero: a diagonal of noise alone may sum to it.
     tails = _tails(np.sort(diagonal)[::-1][None, :] * radius**2 / max(diagonal.sum(), 1e-300))
     return _assembled(
         spaces,
