@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from scipy.special import ndtri
@@ -13,6 +12,7 @@ from scipy.special import ndtri
 from taut._base.arrays import Vector
 from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._answers.answer import delta_curve, epsilon_bounds
+from taut.accounting._answers.of_pairs import Curve
 from taut.accounting._engines.bounds import Bounds
 from taut.accounting._engines.half_sum import HalfSum
 from taut.accounting._pairs.gaussian import GaussianPair
@@ -22,8 +22,8 @@ __all__ = ["GaussianFit", "fit_gaussian"]
 _FIT_NODES = (
     257  # of epsilon: corners lie above the curve by a share of one over their number squared
 )
-_FIT_ANCHORS = 5  # epsilons at which a curve is made sharp; each serves its neighbourhood
-_FIT_TOLERANCE = 1e-4  # of delta there: mu goes with its logarithm
+_FIT_ANCHORS = 5  # epsilons at which a curve must be sharp; each serves its neighbourhood
+_FIT_TOLERANCE = 1e-3  # of delta there: mu goes with its logarithm, and is known to some 1e-4
 _FARTHEST_FIT = 300.0  # at which a mu, of some twenty-five or more, says that nothing is private
 _FIT_ERROR = 1e-9  # relative, of quantiles and of a root: far more than their rounding
 _MU_HALVINGS = 60  # of an interval for mu: to the last digit
@@ -60,7 +60,7 @@ def fit_gaussian(sums: Sequence[HalfSum], delta: float) -> GaussianFit:
     if reach == 0:
         return GaussianFit(Bounds(0.0, 0.0), delta, 0.0)
     epsilons = np.linspace(0.0, reach, _FIT_NODES)
-    lower, upper = _envelope(parts, epsilons)
+    lower, upper = _envelope(parts, epsilons, delta)
     upper[-1] = min(upper[-1], delta) if delta else 0.0  # that is what `reach` was certified for
     above = _covering(epsilons, np.maximum(upper - delta, 0.0))
     below = max(map(_least_mu, epsilons.tolist(), (lower - delta).tolist()))
@@ -81,19 +81,28 @@ def _around(mu: float) -> Bounds:
     return Bounds(mu * (1 - _FIT_ERROR), mu * (1 + _FIT_ERROR))
 
 
-def _envelope(parts: Sequence[HalfSum], epsilons: Vector) -> tuple[Vector, Vector]:
-    """Return bounds on the larger delta of all halves, from curves sharp at several epsilons."""
-    anchors = np.linspace(epsilons[0], epsilons[-1], _FIT_ANCHORS)
+def _envelope(parts: Sequence[HalfSum], epsilons: Vector, delta: float) -> tuple[Vector, Vector]:
+    """Return bounds on the larger delta of all halves; what lies below ``delta`` may be rough."""
     below, above = np.zeros(epsilons.size), np.zeros(epsilons.size)
     for part in parts:
-        curve = cache(lambda at, part=part: delta_curve(part, at, _FIT_TOLERANCE))
+        found = _curves(part, epsilons, delta)
         for i, epsilon in enumerate(epsilons.tolist()):
-            right = min(max(int(np.searchsorted(anchors, epsilon)), 1), _FIT_ANCHORS - 1)
-            found = [curve(float(anchors[k]))(epsilon) for k in (right - 1, right)]
-            below[i] = max(below[i], *(bounds.lower for bounds in found))
-            above[i] = max(above[i], min(bounds.upper for bounds in found))
+            bounds = [curve(epsilon) for curve in found]
+            below[i] = max(below[i], *(each.lower for each in bounds))
+            above[i] = max(above[i], min(each.upper for each in bounds))
     # Deltas fall, whatever a curve says far from where it is sharp.
     return np.maximum.accumulate(below[::-1])[::-1], np.minimum.accumulate(above)
+
+
+def _curves(part: HalfSum, epsilons: Vector, delta: float) -> list[Curve]:
+    """Return curves of which one is sharp at every anchor: often one is at all."""
+    found: list[Curve] = []
+    for at in np.linspace(epsilons[-1], epsilons[0], _FIT_ANCHORS).tolist():
+        known = [curve(at) for curve in found]
+        wanted = _FIT_TOLERANCE * max(min((each.upper for each in known), default=0.0), delta)
+        if not any(each.gap <= wanted for each in known):
+            found.append(delta_curve(part, at, _FIT_TOLERANCE))
+    return found
 
 
 def _covering(epsilons: Vector, deltas: Vector) -> float:
