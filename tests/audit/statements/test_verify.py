@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import time
 from pathlib import Path
 
@@ -882,3 +883,37 @@ def test_nothing_is_hidden_among_subspaces():
     found = verify_statement(data)
     assert found.verdict is Verdict.NOT_CERTIFIED
     assert found.findings == ("its basis has the unknown key 'remark', which was not checked",)
+
+
+class TestOtherWords:
+    """What a statement says beside epsilon: mu, true alarms, wrong guesses."""
+
+    def test_are_bounds_of_the_loss(self):
+        found = result()
+        stated = re.search(
+            r"mu = (\S+) would; .* 1 % of false alarms about an example has at most (\S+) % of "
+            r"true ones; of guesses at even odds at least (\S+) % are wrong\.",
+            found.statement,
+        )
+        mu, true_alarms, wrong = map(float, stated.groups())
+        # The definitions, at other epsilons than those that the fit looked at.
+        for epsilon in (0.0, 0.37, 1.1, 2.3):
+            least = found.loss.delta_bounds(epsilon).lower
+            assert taut.gaussian(1 / mu).delta(epsilon) + found.delta >= least
+        assert 1 - found.loss.tradeoff(0.01) <= true_alarms / 100
+        assert wrong / 100 <= (1 - found.loss.delta_bounds(0.0).lower) / 2
+        assert verify_statement(found.to_dict()).verdict is Verdict.CERTIFIED
+
+    @pytest.mark.parametrize("number", [r"mu = (\S+)", r"most (\S+) %", r"least (\S+) %"])
+    def test_must_be_true(self, number):
+        data = result().to_dict()
+        words = data["statement"]
+        start, end = re.search(number, words).span(1)
+        data["statement"] = f"{words[:start]}{1.01 * float(words[start:end]):.4g}{words[end:]}"
+        assert verify_statement(data).verdict is Verdict.WRONG
+
+    def test_may_be_left_out_as_by_older_versions(self):
+        data = result().to_dict()
+        data["statement"] = re.sub(r" In other words: .*? are wrong\.", "", data["statement"])
+        assert "mu =" not in data["statement"]
+        assert verify_statement(data).verdict is Verdict.CERTIFIED

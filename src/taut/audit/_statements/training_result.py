@@ -185,6 +185,7 @@ def _against_words(data: Mapping[str, Any], plan: Plan, file: str | None) -> lis
         sampler=str(data["sampler"]),
         lower=validate.non_negative(lower=data["epsilon"]["lower"]),
         upper=claimed_number(data, "epsilon"),
+        loss=PrivacyLoss.from_dict(data["loss"]),
         delta=claimed_delta(data),
         adjacency=str(data["adjacency"]),
         stopped=(data["steps"], plan.steps) if data["stopped_at_budget"] else None,

@@ -133,6 +133,7 @@ class TrainingResult:
             self.counted_steps,
             lower=self.epsilon.lower,
             upper=self.epsilon.upper,
+            loss=self.loss,
             stopped=(self.steps, self.plan.steps) if self.stopped_at_budget else None,
             is_secure=self.is_secure,
             unchecked_isolation=self.unchecked_isolation,

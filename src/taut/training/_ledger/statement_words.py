@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from taut._base.rounding import round_down, round_up
+from taut.accounting import PrivacyLoss
 
 if TYPE_CHECKING:
     from taut.training._plan.plan import Plan
@@ -23,6 +25,8 @@ __all__ = ["TrainingWords"]
 
 _BEFORE_CLIPPING = " clipped by "
 _AFTER_CLIPPING = ", Gaussian noise of multiplier "
+_OTHER_WORDS = "In other words: "  # begins what says the loss once more, in no wording before 3
+_FALSE_ALARMS = 0.01  # at which true alarms are stated: one in a hundred, as attacks report them
 _ARITHMETIC = 1e-3  # relative: epsilons of comparisons are computed to this tolerance
 _MOST_SHOWN = 3  # differences; more of them say no more
 _LONGEST_SHOWN = 80  # characters of one difference
@@ -56,7 +60,9 @@ class TrainingWords:
         examples_each: how many examples of an owner are averaged before the clip, if the promise is
             about owners; None if it is about examples.
         encoder: name of the encoder that correlates noise over steps; None if it is independent.
-        wording: 2, or 1 for statements that rounded the binary value of a float, 0.7 to 0.699999.
+        loss: loss that is stated, to say it in other words; None leaves these out.
+        wording: 3; 2 for statements without other words; 1 for older ones still, that rounded the
+            binary value of a float, 0.7 to 0.699999.
     """
 
     counted_steps: int
@@ -80,7 +86,8 @@ class TrainingWords:
     most_noise: float | None = None
     examples_each: int | None = None
     encoder: str | None = None
-    wording: int = 2
+    loss: PrivacyLoss | None = None
+    wording: int = 3
 
     @classmethod
     def of(cls, plan: Plan, counted_steps: int, **said: Any) -> TrainingWords:
@@ -130,6 +137,10 @@ class TrainingWords:
             f"delta={self.delta!r}.",
             False,
         )
+        if self.loss is not None and self.wording > 2:
+            said = _in_other_words(self.loss, self.delta, self._units().removesuffix("s"))
+            if said:
+                yield said, True
         if self.examples_each is not None:
             yield (
                 "The promise is to owners, each with all of its examples: neighbouring datasets "
@@ -204,22 +215,40 @@ class TrainingWords:
         return replace(self, clipping=after.partition(_AFTER_CLIPPING)[0])
 
     def differences(self, said: str) -> list[str]:
-        """Return where a text is not these words, in either wording; empty if it is.
+        """Return where a text is not these words, in any wording; empty if it is.
 
         Args:
             said: the text of a statement. The name of a clipping that is not known is taken from
                 it.
 
-        **Guarantee**: texts that pass are equal, character by character, but for numbers of
-        comparisons with other runs, which agree to 1e-3, the tolerance they are computed to.
+        **Guarantee**: texts that pass are equal, character by character, but for numbers that the
+        reader computes, of comparisons with other runs and of other words for the loss, which
+        agree to 1e-3, the tolerance they are computed to.
         """
         words = self.completed(said)
+        if _OTHER_WORDS not in said:
+            words = replace(words, wording=2)
         found, wordings = said.split(" "), (words, replace(words, wording=1))
         if any(_is_said(found, wording) for wording in wordings):
             return []
         if len(said) > _LONGEST_COMPARED:
             return [f"its words are {len(said)} characters, those of its numbers {len(str(words))}"]
         return _named(found, str(words).split(" "))
+
+
+@lru_cache(maxsize=64)
+def _in_other_words(loss: PrivacyLoss, delta: float, unit: str) -> str:
+    """Return what a loss lets attackers do, each bound on its safe side; nothing if all is lost."""
+    mu = loss.gdp(delta).mu.upper
+    if math.isinf(mu):
+        return ""
+    found, wrong = loss.tpr(_FALSE_ALARMS), loss.bayes_risk()
+    return (
+        f"{_OTHER_WORDS}but for a probability of delta it reveals no more than one Gaussian "
+        f"release with mu = {round_up(mu, 4)} would; an attacker with {100 * _FALSE_ALARMS:g} % of "
+        f"false alarms about an {unit} has at most {round_up(100 * found, 4)} % of true ones; of "
+        f"guesses at even odds at least {round_down(100 * wrong, 4)} % are wrong."
+    )
 
 
 def _is_said(found: Sequence[str], words: TrainingWords) -> bool:
