@@ -1,5 +1,7 @@
 """Audits: attacks on a claim, and what they prove about its epsilon."""
 
+from typing import TYPE_CHECKING
+
 from taut._base import surface
 from taut.audit._attacks.attack import Evidence
 from taut.audit._attacks.audit import audit_observations, audit_training
@@ -9,7 +11,14 @@ from taut.audit._attacks.loops import audit_loop
 from taut.audit._attacks.noise_checks import NoiseCheck
 from taut.audit._attacks.result import AuditResult
 from taut.audit._attacks.shipped_engine import audit_plan
+from taut.audit._replay.replay import replay
+from taut.audit._replay.result import ReplayedRelease, ReplayResult
+from taut.audit._replay.wrapped_draws import recorded_generator
+from taut.audit._replay.wrapped_functions import recorded
 from taut.audit._statements.verify import Verdict, Verification, verify_statement
+
+if TYPE_CHECKING:
+    from taut.audit._replay.wrapped_torch import recorded_optimizer, recorded_torch
 
 __all__ = [
     "AuditResult",
@@ -17,6 +26,8 @@ __all__ = [
     "Evidence",
     "Exposure",
     "NoiseCheck",
+    "ReplayResult",
+    "ReplayedRelease",
     "Verdict",
     "Verification",
     "audit_loop",
@@ -24,7 +35,15 @@ __all__ = [
     "audit_plan",
     "audit_training",
     "crafted",
+    "recorded",
+    "recorded_generator",
+    "recorded_optimizer",
+    "recorded_torch",
+    "replay",
     "verify_statement",
 ]
 
-surface.claim(globals())
+surface.claim(
+    globals(),
+    late={"taut.audit._replay.wrapped_torch": ("recorded_optimizer", "recorded_torch")},
+)

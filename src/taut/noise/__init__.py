@@ -3,11 +3,12 @@
 Sensitivity sets say by how much; :func:`optimal_gaussian` and :func:`optimal_laplace` find the
 noise and prove it; :func:`grouped_linf` has the least for pure promises; :func:`grid_gaussian`
 draws it exactly, on a grid, from a cryptographically secure generator. Beside them,
-`taut.noise.clipping` clips rows, and `taut.noise.geometry` looks at public vectors.
+`taut.noise.clipping` clips rows, `taut.noise.geometry` looks at public vectors, and
+`taut.noise.recording` is the door through which `taut.audit.replay` sees releases.
 """
 
 from taut._base import surface
-from taut.noise import clipping, geometry
+from taut.noise import clipping, geometry, recording
 from taut.noise._disparity import Disparity, disparity, laplace_threshold, majorises
 from taut.noise._mechanisms.gaussian import GaussianNoise
 from taut.noise._mechanisms.grid_gaussian import GridGaussian, grid_gaussian
@@ -86,6 +87,7 @@ __all__ = [
     "optimal_laplace",
     "optimal_masked_noise",
     "recommend",
+    "recording",
     "staircase",
 ]
 

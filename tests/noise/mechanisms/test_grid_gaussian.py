@@ -245,3 +245,9 @@ def test_bad_parameters(arguments, message):
 def test_mechanisms_are_values():
     assert grid_gaussian(1.0, 1.0) == grid_gaussian(1.0, 1.0, generator=SeededForExperiments(1))
     assert isinstance(grid_gaussian(1.0, 1.0), GridGaussian)
+
+
+@pytest.mark.parametrize("value", [20, 20.0, np.int64(20), [20]])
+def test_plain_number_will_do_for_one_dimension(value):
+    noise = grid_gaussian(sigma=0.01, sensitivity=1, grid=1, on_grid=True)
+    assert float(noise.release(value).reshape(())) == pytest.approx(20, abs=1)

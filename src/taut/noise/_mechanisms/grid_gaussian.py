@@ -22,6 +22,8 @@ from taut.accounting import Adjacency, PrivacyLoss, discrete_gaussian, from_rdp
 from taut.noise._exact.grid_values import MOST_STEPS
 from taut.noise._random.discrete import discrete_gaussian_noise
 from taut.noise._random.sources import RandomSource
+from taut.noise._sets.balls import L2Ball
+from taut.noise.recording import Release, released
 
 __all__ = ["GridGaussian", "grid_gaussian", "largest_squared_steps"]
 
@@ -117,11 +119,25 @@ class GridGaussian:
             TypeError: if ``value`` is no array of real numbers of at most 64 bits.
             ValueError: if its shape is wrong, a number is not finite, or not on the grid.
         """
-        steps = self._steps(_checked(value, self.dimension))
-        noise = discrete_gaussian_noise(
-            self.sigma / self.grid, size=self.dimension, generator=self.generator
-        )
-        return self.grid * (steps + noise.reshape(steps.shape)).astype(np.float64)
+        given = _checked(value, self.dimension)
+        steps = self._steps(given)
+
+        def draw() -> Vector:
+            noise = discrete_gaussian_noise(
+                self.sigma / self.grid, size=self.dimension, generator=self.generator
+            )
+            return self.grid * (steps + noise.reshape(steps.shape)).astype(np.float64)
+
+        def described() -> Release:
+            return Release(
+                type(self).__name__,
+                np.clip(given, -self.bound, self.bound).reshape(self.dimension),
+                L2Ball(self.dimension, self.sensitivity, adjacency=self.adjacency),
+                {"sigma": self.sigma, "grid": self.grid, "bound": self.bound},
+                loss=lambda: self.loss,
+            )
+
+        return released(draw, described, self.generator)
 
     def _steps(self, value: Vector) -> NDArray[np.int64]:
         """Return the nearest multiples of the grid; halves go up, so that shifts stay shifts."""
@@ -249,7 +265,7 @@ def _checked(value: ArrayLike, dimension: int) -> Vector:
         )
     if array.shape != (dimension,) and not (dimension == 1 and array.shape == ()):
         raise ValueError(f"value must have shape ({dimension},), got shape {array.shape}")
-    if array.dtype.kind != "f" and (np.abs(array.astype(object)) > _EXACT_INTEGERS).any():
+    if array.dtype.kind != "f" and np.any(np.abs(array.astype(object)) > _EXACT_INTEGERS):
         raise ValueError(
             "value holds integers beyond 2^53, which floats round; count in other units"
         )

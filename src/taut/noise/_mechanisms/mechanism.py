@@ -13,9 +13,11 @@ from numpy.typing import ArrayLike
 from taut._base.arrays import Vector, real_numbers
 from taut.accounting import PrivacyLoss
 from taut.noise._exact.release import GridRelease
+from taut.noise._exact_sums import column_sums
 from taut.noise._random.sources import RandomSource, default_generator
 from taut.noise._sets.named_tables import NamedTable, arranged, by_name
 from taut.noise._sets.sets import SensitivitySet
+from taut.noise.recording import Release, released
 
 __all__ = ["Certificate", "NoiseMechanism"]
 
@@ -121,9 +123,13 @@ class NoiseMechanism(ABC):
         vector = self._checked(value, "value")
         constant = np.zeros_like(vector) if public is None else self._checked(public, "public")
         source = default_generator() if generator is None else generator
-        with np.errstate(all="ignore"):  # no value may be told by a warning
-            released = self._rounded.release(vector, source)
-            return released + (constant - self._hidden(constant))
+
+        def draw() -> Vector:
+            with np.errstate(all="ignore"):  # no value may be told by a warning
+                noisy = self._rounded.release(vector, source)
+                return noisy + (constant - self._hidden(constant))
+
+        return released(draw, lambda: self._described(vector, constant), source)
 
     @overload
     def release_sum(
@@ -165,12 +171,31 @@ class NoiseMechanism(ABC):
         """
         table, names = arranged(rows, self.sensitivity.row_columns)
         if names is not None:
-            released = self.release_sum(table, generator, non_finite=non_finite)
-            return by_name(self.sensitivity.columns or names, released)
-        clipped = self.sensitivity.clip(real_numbers(table, "rows"), non_finite)
+            sums = self.release_sum(table, generator, non_finite=non_finite)
+            return by_name(self.sensitivity.columns or names, sums)
+        clipped = np.atleast_2d(self.sensitivity.clip(real_numbers(table, "rows"), non_finite))
         source = default_generator() if generator is None else generator
-        with np.errstate(all="ignore"):  # no record may be told by a warning
-            return self._rounded.release_sum(np.atleast_2d(clipped), source)
+
+        def draw() -> Vector:
+            with np.errstate(all="ignore"):  # no record may be told by a warning
+                return self._rounded.release_sum(clipped, source)
+
+        return released(draw, lambda: self._described(column_sums(clipped).doubles()), source)
+
+    def _described(self, value: Vector, public: Vector | None = None) -> Release:
+        """Return what a replay is told of a release."""
+        errors = self.coordinate_errors(1.0)
+        settings: dict[str, object] = {"errors": errors, "radius": self.certificate.radius}
+        if public is not None:
+            settings["public"] = public - self._hidden(public)
+        return Release(
+            type(self).__name__,
+            self._hidden(value),  # nothing else of it is released
+            self.sensitivity,
+            settings,
+            loss=lambda: self.loss,
+            resolution=min(float(self.grid.max() / errors[errors > 0].min(initial=1.0)), 1.0),
+        )
 
     @property
     @abstractmethod

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from taut._base import validate
+from taut.noise.recording import active
 
 __all__ = [
     "RandomSource",
@@ -217,7 +218,9 @@ class SecureGenerator(RandomSource):
 
     def bytes(self, n: int) -> bytes:
         """Return ``n`` uniform bytes that were never returned before, in any thread or process."""
-        return self._pool().take(_count(n))
+        recorder = active()
+        replayed = None if recorder is None else recorder.bits(_count(n))
+        return self._pool().take(_count(n)) if replayed is None else replayed
 
     def __reduce__(self) -> tuple[type[SecureGenerator], tuple[()]]:
         """A pickled generator wakes up with new keys: bits must not be repeated elsewhere."""
@@ -253,6 +256,8 @@ class SeededForExperiments(RandomSource):
 
     def bytes(self, n: int) -> bytes:
         """Return the next ``n`` bytes that follow from the seed."""
+        if (recorder := active()) is not None:
+            recorder.follow(self)
         return self._bits.bytes(_count(n))
 
     def state_dict(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from taut.training._data.owned_examples import OwnedExamples
 from taut.training._noise.generators import checked
 from taut.training._plan.plan import Plan
 from taut.training._plan.schedule import Schedule
+from taut.training._sampling.replayed import replayed
 from taut.training._sampling.sampling import Indices, Sampling
 from taut.training._tensors.examples import Collate, length
 from taut.training._tensors.processes import Processes
@@ -328,6 +329,7 @@ class PrivateLoader:
             )
         else:
             self._shares = self._changing_shares(rank, size)
+        self._shares = replayed(self.sampling, self._shares, self.examples)
         self._epochs_from = self.steps_taken
         self._drawn: deque[_Batch] = deque()  # ahead of what was handed out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from taut.training._step.reduction import Sharded, reduction_for, unwrapped
 from taut.training._step.same_updates import check_same_updates
 from taut.training._tensors.examples import LossFunction, batch_size
 from taut.training._tensors.processes import Processes
+from taut.training._tensors.recorded_step import released_count, released_step
 
 __all__ = ["PrivateGradient"]
 
@@ -147,6 +149,16 @@ class PrivateGradient:
         return list(self._reduction.trained.values())
 
     @property
+    def names(self) -> list[str]:
+        """The names of the trainable parameters, in the order of the model."""
+        return list(self._names.values())
+
+    @property
+    def expected_batch_size(self) -> float:
+        """What noisy sums are divided by: the expected number of examples and coordinates."""
+        return self._expected
+
+    @property
     def step_noise(self) -> StepNoise:
         """The noise of the next logical batch."""
         return self._step_noise
@@ -263,11 +275,12 @@ class PrivateGradient:
         """Add noise to the sum, divide, and set the gradients; the next logical batch begins."""
         votes, noise = self._sum.votes, self._step_noise
         factor = _ROUNDING / self._expected * (self._sum.norm or 1.0)
-        self._reduction.finish(self._sum.taken(), noise, self._how(factor))
+        totals, how = self._sum.taken(), self._how(factor)
+        released_step(self, totals, how.source, lambda: self._reduction.finish(totals, noise, how))
         self._sum.restore([grad for p in self.parameters if (grad := p.grad) is not None])
         if votes is not None:
-            released = self._reduction.released(votes, noise, self._how(_ROUNDING))
-            self._sum.move(float(released))
+            count = partial(self._reduction.released, votes, noise, self._how(_ROUNDING))
+            self._sum.move(float(released_count(self, votes, how.source, count)))
 
     def exchange(self, clipping: Clipping, noise: StepNoise) -> None:
         """Clip and add noise in another way from the next logical batch on.

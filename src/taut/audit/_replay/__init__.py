@@ -1,0 +1,1 @@
+"""Replays: a program run twice, on neighbouring data, with everything frozen that it releases."""

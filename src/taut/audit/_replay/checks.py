@@ -1,0 +1,245 @@
+"""What two runs must have in common, and what is said where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from taut._base.arrays import Vector
+from taut.accounting import Adjacency, PrivacyLoss, zero
+from taut.audit._replay.bounds import excess
+from taut.audit._replay.equality import where_different
+from taut.audit._replay.recorders import Entry
+from taut.audit._replay.result import ReplayedRelease, ReplayResult
+from taut.noise.recording import Release
+
+__all__ = ["Comparison"]
+
+_DELTAS = (1e-2, 1e-3, 1e-5, 1e-7, 1e-9)  # at which a claim is compared with what was released
+_CLAIM_ERROR = 1e-6  # relative, of epsilon: a claim that was rounded is not refuted
+_ALIKE = 1e-9  # relative: what is lost of noise that was added to a long value
+_GRID_STEPS = 4  # by which rounding moves the same noise, added to two values, apart at most
+_CHANCE = 1e-9  # of noise that seems to come back: a thousand programs with a thousand releases
+
+
+@dataclass
+class Comparison:
+    """Findings and notes about two runs, in the order in which they were made.
+
+    Args:
+        entries: releases of the first run.
+        releases: releases of the second run, and the lines that they were reached from.
+        adjacency: relation of the data.
+        crafted: whether numbers that depend on the data may be shown.
+    """
+
+    entries: Sequence[Entry]
+    releases: Sequence[tuple[Release, str]]
+    adjacency: Adjacency
+    crafted: bool
+    findings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    measured: list[float] = field(default_factory=list)
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether both runs made the same sequence of releases."""
+        return len(self.measured) == len(self.entries) == len(self.releases)
+
+    def compare(self, *, has_failed: bool) -> None:
+        """Compare release by release, up to the first of another kind or shape.
+
+        Args:
+            has_failed: whether the second run ended with an error, after fewer releases or none.
+        """
+        for index, (entry, (other, place)) in enumerate(
+            zip(self.entries, self.releases, strict=False)
+        ):
+            if not self._is_same_kind(index, entry, other, place):
+                return
+            self._parameters(index, entry.release, other)
+            if place != entry.place:
+                self.notes.append(
+                    f"{self._name(index)} was reached from {place} on the neighbour: look at what "
+                    "that branch depends on"
+                )
+            self._measure(index, entry.release, other)
+        if not has_failed:
+            self._number()
+
+    def add(self, finding: str) -> None:
+        """Add a finding of somebody else."""
+        self.findings.append(finding)
+
+    def results(self, one: object, other: object) -> None:
+        """Compare what the two runs returned."""
+        places = list(dict.fromkeys(where_different(one, other)))
+        if places:
+            shown = ", ".join(places[:3]) + (", ..." if len(places) > 3 else "")
+            self.findings.append(
+                f"the result depends on the data beside its releases (it differs in {shown}): "
+                "something reaches it around the mechanisms, or noise is drawn that no mechanism "
+                "declares. Release it, compute it from what was released, or wrap the noise with "
+                "taut.audit.recorded"
+            )
+
+    def noise(self) -> None:
+        """Look at the noise of the first run: it must not come back."""
+        seen: list[tuple[int, Vector]] = []
+        for index, entry in enumerate(self.entries):
+            noise = _noise(entry)
+            if noise is None:
+                continue
+            for before, known in seen:
+                if _are_alike(noise, known, entry.release.resolution):
+                    self.findings.append(
+                        f"{self._name(index)} has the noise of release {before + 1} again: their "
+                        "difference shows values without any. Draw noise for every release"
+                    )
+                    break
+            seen.append((index, noise))
+        if any(not entry.is_secure for entry in self.entries):
+            self.notes.append(
+                "noise came from a generator that can be predicted: for experiments alone"
+            )
+
+    def claim(self, claim: PrivacyLoss) -> None:
+        """Compare what the releases that moved cost by their own declarations with a claim."""
+        moved = [e.release for e, far in zip(self.entries, self.measured, strict=False) if far > 0]
+        if any(release.loss is None for release in moved):
+            self.notes.append(
+                "the claim was not compared: releases of this program have no loss by themselves"
+            )
+            return
+        total = sum(
+            (release.loss() for release in moved if release.loss is not None),
+            start=zero(adjacency=claim.adjacency),
+        )
+        for delta in _DELTAS:
+            spent, allowed = total.epsilon_bounds(delta).lower, claim.epsilon(delta)
+            if spent > allowed * (1 + _CLAIM_ERROR):
+                self.findings.append(
+                    f"what looks at the record, {len(moved)} of {len(self.entries)} releases, adds "
+                    f"up to epsilon {spent:.4g} at delta={delta:g}, and {allowed:.4g} is claimed: "
+                    "a budget was spent more than once, or noise is too small. Divide it, or claim "
+                    "the sum"
+                )
+                return
+
+    def result(self) -> ReplayResult:
+        """Return all that was found."""
+        exercised = any(far > 0 for far in self.measured)
+        if not exercised and not self.findings:
+            self.notes.append(
+                "no release moved: the record reached none of them, and nothing was tested. "
+                "Choose a record that counts, or find out why the program does not look at it"
+            )
+        releases = tuple(
+            ReplayedRelease(
+                entry.release.kind,
+                entry.place,
+                entry.release.value.size,
+                _in_words(entry.release.sensitivity),
+                measured if self.crafted else None,
+            )
+            for entry, measured in zip(self.entries, self.measured, strict=False)
+        )
+        findings = tuple(dict.fromkeys(self.findings))
+        notes = tuple(dict.fromkeys(self.notes))
+        return ReplayResult(not findings, findings, notes, releases, exercised)
+
+    # --- one release -----------------------------------------------------------------------------
+
+    def _name(self, index: int) -> str:
+        entry = self.entries[index]
+        return f"release {index + 1} ({entry.release.kind}, {entry.place})"
+
+    def _is_same_kind(self, index: int, entry: Entry, other: Release, place: str) -> bool:
+        if entry.release.kind != other.kind:
+            self.findings.append(
+                f"{self._name(index)} is one of {other.kind} at {place} on the neighbour: which "
+                "mechanism is used depends on the data. Decide before looking at them"
+            )
+            return False
+        if entry.release.value.shape != other.value.shape:
+            self.findings.append(
+                f"{self._name(index)} has another number of coordinates on the neighbour: the "
+                "shape tells about the data. Fix it in advance, as with a list of all classes"
+            )
+            return False
+        return True
+
+    def _parameters(self, index: int, release: Release, other: Release) -> None:
+        changed = [
+            name
+            for name in release.parameters
+            if any(where_different(release.parameters[name], other.parameters.get(name)))
+        ]
+        if any(where_different(release.sensitivity, other.sensitivity)):
+            changed.append("sensitivity")
+        if changed:
+            self.findings.append(
+                f"{self._name(index)} has another {' and '.join(changed)} on the neighbour: what "
+                "hides the data must not depend on them. Fix it in advance, or release it first"
+            )
+
+    def _measure(self, index: int, release: Release, other: Release) -> None:
+        far = excess(release, other, self.adjacency)
+        self.measured.append(far)
+        if far <= 1:
+            return
+        if not np.isfinite(release.value - other.value).all():
+            self.findings.append(
+                f"{self._name(index)} is of a value that is not finite: NaN and infinity pass "
+                "most bounds. Replace them record by record before anything is summed"
+            )
+            return
+        by = f" ({far:.4g} times as far)" if self.crafted else ""
+        self.findings.append(
+            f"{self._name(index)} moved by more than its declared sensitivity, "
+            f"{_in_words(release.sensitivity)}{by}: clip every record to it before anything is "
+            "computed, or declare what one record really changes"
+        )
+
+    def _number(self) -> None:
+        ours, theirs = len(self.entries), len(self.releases)
+        if ours != theirs:
+            counts = f" ({ours} and {theirs})" if self.crafted else ""
+            side = "more" if theirs > ours else "fewer"
+            self.findings.append(
+                f"there are {side} releases on the neighbour{counts}: how many there are tells "
+                "about the data. Fix the number in advance, or decide by what was released"
+            )
+
+
+def _noise(entry: Entry) -> Vector | None:
+    """Return the noise of a release in its unit, if it can be told and tells one from another."""
+    chance = entry.release.resolution**entry.release.value.size
+    if not chance <= _CHANCE:
+        return None
+    outcome = entry.outcome
+    if hasattr(outcome, "detach"):
+        outcome = outcome.detach().cpu().numpy()
+    try:
+        noisy = np.asarray(outcome, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        return None
+    if noisy.shape != entry.release.value.reshape(-1).shape:
+        return None
+    noise: Vector = noisy - entry.release.value.reshape(-1)
+    return noise if noise.all() and np.isfinite(noise).all() else None
+
+
+def _are_alike(noise: Vector, known: Vector, resolution: float) -> bool:
+    """Return whether two vectors of noise are one draw, up to rounding to a grid."""
+    if noise.shape != known.shape:
+        return False
+    step = resolution * float(np.abs(noise).mean())
+    return bool((np.abs(noise - known) <= _GRID_STEPS * step + _ALIKE * np.abs(noise)).all())
+
+
+def _in_words(bound: object) -> str:
+    text = str(bound)
+    return text if len(text) <= 80 else f"{type(bound).__name__}(...)"

@@ -1,0 +1,184 @@
+"""The shipped training takes part in replays out of the box, and passes them."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from taut.audit import replay
+from taut.errors import UnsoundConfiguration
+from taut.noise import SeededForExperiments
+from taut.training import (
+    FlatClip,
+    GroupClip,
+    NormalisedClip,
+    Owners,
+    Plan,
+    PoissonSampling,
+    PrivateLoader,
+    PrivateTrainer,
+    QuantileClip,
+    TruncatedPoissonSampling,
+)
+from taut.training.extend import PrivateGradient
+
+EXAMPLES = 16
+_DRAW = torch.Generator().manual_seed(0)
+INPUTS = torch.randn(EXAMPLES, 4, generator=_DRAW)
+TARGETS = torch.randint(0, 2, (EXAMPLES,), generator=_DRAW)
+INPUTS[-1] *= 50  # the record that differs is clipped
+
+
+def dataset(count=EXAMPLES, last=None):
+    targets = TARGETS[:count].clone()
+    if last is not None:
+        targets[-1] = last
+    return TensorDataset(INPUTS[:count], targets)
+
+
+def trained(seed=None, optimizer=None, owners=None, **arguments):
+    settings = {
+        "examples": EXAMPLES,
+        "batch_size": 4,
+        "steps": 5,
+        "noise_multiplier": 1.0,
+        "delta": 1e-3,
+        "clipping": FlatClip(1.0),
+        **arguments,
+    }
+
+    def program(data):
+        torch.manual_seed(1)
+        model = nn.Linear(4, 2)
+        trainer = PrivateTrainer(
+            model,
+            nn.CrossEntropyLoss(),
+            Plan(**settings),
+            generator=None if seed is None else SeededForExperiments(seed=seed),
+            optimizer=optimizer,
+        )
+        trainer.fit(data, owners=None if owners is None else owners[: len(data)])
+        return model
+
+    return program
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"sampling": "allocation"},
+        {"sampling": TruncatedPoissonSampling(cap=12)},
+        {"clipping": NormalisedClip(0.5)},
+        {"clipping": QuantileClip(1.0)},
+        {"clipping": GroupClip(bounds=[0.3, 1.0], groups={"bias": "shift", "*": "rest"})},
+        {"optimizer": lambda parameters: torch.optim.Adam(parameters, lr=0.1)},
+    ],
+    ids=str,
+)
+def test_added_and_removed_example(settings, seed):
+    program = trained(seed, **settings)
+    for pair in ((dataset(), dataset(EXAMPLES - 1)), (dataset(EXAMPLES - 1), dataset())):
+        result = replay(program, *pair, crafted=True)
+        assert result.passed, str(result)
+        assert max(release.measured for release in result.releases) > 0.3
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed_size", "allocation"])
+def test_replaced_example(sampling):
+    program = trained(sampling=sampling)
+    result = replay(program, dataset(last=0), dataset(last=1), crafted=True)
+    assert result.passed, str(result)
+    assert result.exercised
+
+
+def test_example_in_the_middle():
+    places = [i for i in range(EXAMPLES) if i != 3]
+    inputs = INPUTS.clone()
+    inputs[3] *= 50
+    pair = TensorDataset(inputs, TARGETS), TensorDataset(inputs[places], TARGETS[places])
+    result = replay(trained(), *pair, differs_at=3, crafted=True)
+    assert result.passed, str(result)
+    wrong = replay(trained(), *pair, crafted=True)
+    assert not wrong.passed  # other examples take each other's places
+
+
+def test_owner_of_several_examples():
+    owners = np.repeat(np.arange(EXAMPLES // 2), 2)
+    program = trained(
+        owners=owners, examples=None, unit=Owners(EXAMPLES // 2, examples_each=2), batch_size=4
+    )
+    result = replay(program, dataset(), dataset(EXAMPLES - 2), crafted=True)
+    assert result.passed, str(result)
+    assert result.exercised
+
+
+def test_more_than_one_example_is_refused():
+    def program(data):
+        return sum(part.size for part in PrivateLoader(data, PoissonSampling(0.5)).microbatches())
+
+    with pytest.raises(ValueError, match="must differ in one record, got 16 and 14"):
+        replay(program, dataset(), dataset(EXAMPLES - 2))
+
+
+def test_result_that_is_no_release_is_found():
+    def program(data):
+        model = trained()(data)
+        with torch.no_grad():
+            inputs, targets = data.tensors
+            return model, nn.functional.cross_entropy(model(inputs), targets)
+
+    (finding,) = replay(program, dataset(), dataset(EXAMPLES - 1)).findings
+    assert "it differs in [1]" in finding
+
+
+def test_noise_is_not_drawn_twice_and_weights_agree():
+    """The frozen run ends with the weights of the first; another run does not."""
+    ends = []
+
+    def program(data):
+        model = trained()(data)
+        ends.append(model.weight.detach().clone())
+        return model
+
+    replay(program, dataset(), dataset(EXAMPLES - 1))
+    replay(program, dataset(), dataset(EXAMPLES - 1))
+    assert torch.equal(ends[0], ends[1])
+    assert not torch.equal(ends[0], ends[2])
+
+
+class Centred(nn.Module):
+    """A layer that mixes examples: outputs are compared with their mean over the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 2)
+
+    def forward(self, inputs):
+        outputs = self.linear(inputs)
+        return outputs - outputs.mean(0, keepdim=True)
+
+
+def test_model_that_mixes_examples_is_refused_or_found():
+    """The engine refuses it first; told not to look, it is the replay that finds it."""
+
+    def losses(outputs, targets):
+        return nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+    def program(data, check):
+        torch.manual_seed(1)
+        model = Centred()
+        step = PrivateGradient(
+            model, FlatClip(1.0), scales=[1.0], expected_batch_size=8, self_check=check
+        )
+        for part in PrivateLoader(data, PoissonSampling(0.5)).microbatches():
+            step.accumulate_batch(*part.data, losses)
+            step.finish()
+        return model.linear.weight.grad
+
+    with pytest.raises(UnsoundConfiguration):
+        program(dataset(), check=True)
+    result = replay(lambda data: program(data, check=False), dataset(), dataset(EXAMPLES - 1))
+    assert "moved by more than its declared sensitivity" in result.findings[0]
