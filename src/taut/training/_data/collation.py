@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +16,7 @@ from taut.errors import UnsoundConfiguration
 from taut.training._tensors.draws import same_draws
 from taut.training._tensors.examples import Collate
 
-__all__ = ["check_collation"]
+__all__ = ["check_collation", "is_same_batch"]
 
 _TRIED = 32  # examples in a batch: some functions mix batches of more than a few alone
 _TRIALS = 16  # how often half of them are exchanged: some functions mix now and then
@@ -40,6 +41,7 @@ def check_collation(dataset: Any, collate: Collate, examples: int) -> None:
     if count < 2:
         return
     items = [dataset[place] for place in source.sample(range(examples), count)]
+    _check_memory(collate, items)
     for trial in range(_TRIALS):
         gone = set(source.sample(range(count), count // 2))
         kept = [i for i in range(count) if i not in gone]
@@ -64,6 +66,34 @@ def check_collation(dataset: Any, collate: Collate, examples: int) -> None:
                 raise _mixes()
         if not _shared(one, other):
             raise _mixes()
+
+
+def is_same_batch(one: Any, other: Any, count: int) -> bool:
+    """Whether two batches of so many examples hold the same, padding aside."""
+    left, right = _rows(one, count), _rows(other, count)
+    return all(map(_same, left[0], right[0])) and _shared(left, right)
+
+
+def _check_memory(collate: Collate, items: list[Any]) -> None:
+    """Refuse a function that is an object and keeps something of the first batch, for later ones.
+
+    What functions keep elsewhere is not seen.
+    """
+    half = len(items) // 2
+    found = []
+    for shown in (items[:half], items[:half], items[half:]):
+        try:
+            fresh = copy.deepcopy(collate)
+        except Exception:  # what cannot be copied shows nothing
+            return
+        with same_draws():
+            fresh(list(shown))
+        with same_draws():
+            found.append(fresh(list(items)))
+    one, again, other = found
+    is_drawn = not is_same_batch(one, again, len(items))  # from a source of its own: not known
+    if not is_drawn and not is_same_batch(one, other, len(items)):
+        raise _mixes()
 
 
 def _rows(batch: Any, count: int) -> tuple[list[list[Any]], list[Any]]:

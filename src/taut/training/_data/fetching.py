@@ -1,8 +1,10 @@
-"""Fetching: examples by their places, whole tensors at once where the dataset allows it."""
+"""Fetching: examples by their places, whole tensors at once, and again after others as a test."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterator, Mapping
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,18 @@ from torch import Tensor
 from torch.utils.data import Subset, TensorDataset, default_collate
 
 from taut.errors import UnsoundConfiguration
+from taut.training._data.collation import is_same_batch
 from taut.training._sampling.sampling import Indices
+from taut.training._tensors.draws import GENERATORS, restore_state, same_draws, state_of
 from taut.training._tensors.examples import Collate
 
-__all__ = ["WholeTensors", "empty_batch", "whole_tensors"]
+__all__ = ["WholeTensors", "check_fetching", "empty_batch", "whole_tensors"]
+
+_TRIED = 8  # examples: what remembers others does so for most of them
+_TRIALS = 2  # with other random numbers
+_DEPTH, _MOST = 4, 1_000
+"""How far generators are looked for: a dataset has transforms, which have parts; and how many
+things are looked at, since some datasets are lists of millions."""
 
 
 class WholeTensors:
@@ -73,3 +83,113 @@ def _without_rows(value: Any) -> Any:
         "return tensors from collate_fn, or iterate over loader.microbatches() and skip the "
         "forward pass of an empty one"
     )
+
+
+def check_fetching(dataset: Any, collate: Collate, examples: int) -> None:
+    """Refuse a dataset that makes something else of an example after others were fetched.
+
+    Args:
+        dataset: dataset of examples, of which some are fetched, after others and after yet others.
+        collate: makes a batch of a list of them; here of one.
+        examples: how many there are.
+
+    What the dataset and its transforms keep as attributes is put back every time, so that the same
+    examples before give the same one; where they do not, it draws from a source of its own, or
+    keeps things elsewhere, and nothing can be said.
+
+    Raises:
+        UnsoundConfiguration: if an example changes with those before it.
+    """
+    source = secrets.SystemRandom()
+    places = source.sample(range(examples), min(examples, _TRIED))
+    half = len(places) // 2
+    asked, others = places[:half], places[half:]
+    kept = _Kept(dataset)
+
+    def after(shown: list[int], trial: int) -> list[Any]:
+        kept.restore()
+        with same_draws(trial):
+            for place in shown:
+                dataset[place]
+        found = []
+        for place in asked:
+            kept.restore_draws()
+            with same_draws(trial):
+                found.append(collate([dataset[place]]))
+        return found
+
+    try:
+        for trial in range(_TRIALS):
+            one, again, other = (after(shown, trial) for shown in (asked, asked, others))
+            if not _same_all(one, again):
+                return
+            if not _same_all(one, other):
+                raise UnsoundConfiguration(
+                    "an example of the dataset is another one when it is fetched again after "
+                    "others, with the same random numbers: the dataset keeps something of "
+                    "examples that it has returned, which would get into the gradients of "
+                    "others. Keep nothing of examples, or compute it from public ones; or train "
+                    "with unchecked_isolation=True, which the statement repeats"
+                )
+    finally:
+        kept.restore()
+
+
+def _same_all(one: list[Any], other: list[Any]) -> bool:
+    return all(is_same_batch(left, right, 1) for left, right in zip(one, other, strict=True))
+
+
+class _Kept:
+    """What a dataset and its parts have as attributes now, and the states of its generators.
+
+    Args:
+        dataset: dataset whose they are.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        parts = list(_parts(dataset))
+        self._draws = [(part, state_of(part)) for part in parts if isinstance(part, GENERATORS)]
+        self._values = [
+            (held, held.copy())
+            for part in parts
+            if isinstance(held := getattr(part, "__dict__", part), dict | list)
+            and len(held) <= _MOST
+        ]
+
+    def restore(self) -> None:
+        """Put all of it back."""
+        for held, values in self._values:
+            if isinstance(held, list):
+                held[:] = values
+            else:
+                held.clear()
+                held.update(values)
+        self.restore_draws()
+
+    def restore_draws(self) -> None:
+        """Let generators draw again what they drew then."""
+        for generator, state in self._draws:
+            restore_state(generator, state)
+
+
+def _parts(whole: Any) -> Iterator[Any]:
+    """Yield an object and what it is made of, each once."""
+    level, seen = [whole], set[int]()
+    for _ in range(_DEPTH):
+        found: list[Any] = []
+        for part in level:
+            if id(part) in seen or len(seen) >= _MOST or isinstance(part, _APART):
+                continue
+            seen.add(id(part))
+            yield part
+            if isinstance(part, dict):
+                found += list(part.values())[:_MOST]
+            elif isinstance(part, list | tuple):
+                found += part[:_MOST]
+            elif hasattr(part, "__dict__"):
+                found += vars(part).values()
+        level = found
+
+
+_APART = (type, ModuleType, FunctionType, Tensor, np.ndarray)
+"""What has attributes that are nobody's state, or none of interest."""

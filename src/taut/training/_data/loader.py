@@ -15,7 +15,7 @@ from taut._base import validate
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments, default_generator
 from taut.training._data.collation import check_collation
-from taut.training._data.fetching import empty_batch, whole_tensors
+from taut.training._data.fetching import check_fetching, empty_batch, whole_tensors
 from taut.training._data.loader_checks import check_replaceable, check_size, fitted, refuse_loader
 from taut.training._data.owned_examples import OwnedExamples
 from taut.training._noise.generators import checked
@@ -186,10 +186,7 @@ class PrivateLoader:
         self._pending: deque[_Part] = deque()
         self._draw_anew()
         self._collate = collate_fn
-        self._tests_collation = not unchecked_isolation and collate_fn not in (
-            None,
-            default_collate,
-        )
+        self._tests_isolation = not unchecked_isolation
         self._empty: Any = None
         self._workers = validate.integer(num_workers=num_workers)
         self._check_options(options)
@@ -260,15 +257,23 @@ class PrivateLoader:
             BudgetExceeded: if all steps of the plan were handed out in earlier passes.
         """
         self._check_steps_left()
-        if self._tests_collation and self._collate is not None:
-            check_collation(self.dataset, self._collate, length(self.dataset))
-            self._tests_collation = False
+        if self._tests_isolation:
+            self._check_isolation()
+            self._tests_isolation = False
         fetched = self._fetched()
         pending = self._pending
         for data in fetched:
             yield from self._empties(pending)
             yield self._hand_out(pending, data)
         yield from self._empties(pending)
+
+    def _check_isolation(self) -> None:
+        """Refuse a dataset or a collate function that lets examples change others."""
+        examples = length(self.dataset)
+        if self._collate not in (None, default_collate):
+            check_collation(self.dataset, self._collate, examples)
+        if whole_tensors(self.dataset, None) is None:  # nothing else can remember examples
+            check_fetching(self.dataset, self._collate or default_collate, examples)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run needs: the count of steps, and the state of a seeded generator.

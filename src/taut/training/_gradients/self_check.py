@@ -18,7 +18,7 @@ from taut.training._gradients.isolation.sketch import Sketch
 from taut.training._gradients.layers.records import Record
 from taut.training._gradients.layers.rewrites import rewritten
 from taut.training._gradients.tape import Tape
-from taut.training._tensors.examples import LossFunction, apply, batch_size, examples_of
+from taut.training._tensors.examples import LossFunction, apply, batch_size, copied, examples_of
 
 __all__ = ["check_examples", "check_losses", "sum_of_squares"]
 
@@ -116,7 +116,7 @@ def _losses(
     called: Callable[..., Any], loss: LossFunction, inputs: Any, targets: Any
 ) -> Callable[[slice], Tensor]:
     def losses(part: slice) -> Tensor:
-        outputs = apply(called, examples_of(inputs, part))
+        outputs = apply(called, copied(examples_of(inputs, part)))
         return loss(outputs, examples_of(targets, part))
 
     return losses

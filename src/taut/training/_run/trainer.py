@@ -350,7 +350,12 @@ class PrivateTrainer:
         if self._losses is not None:
             return
         self._losses, self._labels = recognised(
-            self._loss_fn, self.model, dataset, self._loading.collate_fn, self.device
+            self._loss_fn,
+            self.model,
+            dataset,
+            self._loading.collate_fn,
+            self.device,
+            unchecked=self._unchecked_isolation,
         )
 
     def _state(self, loader: PrivateLoader, ledger: RunLedger) -> RunState:

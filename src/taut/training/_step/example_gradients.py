@@ -19,6 +19,7 @@ from taut.training._gradients.copies import MeanOverCopies, OnCopies, check_copi
 from taut.training._gradients.isolation.checks import Extent, Isolation, Run
 from taut.training._gradients.isolation.circumstances import Counts
 from taut.training._gradients.isolation.draws import Draws
+from taut.training._gradients.isolation.memory import check_memory
 from taut.training._gradients.isolation.schedule import Schedule
 from taut.training._gradients.isolation.sketch import Sketch, Sketching
 from taut.training._gradients.layers.records import Record
@@ -27,7 +28,7 @@ from taut.training._gradients.own_rows import MeanOverOwn
 from taut.training._gradients.self_check import check_examples, check_losses, sum_of_squares
 from taut.training._gradients.suitable import check_model
 from taut.training._gradients.tape import Backend, NotExamples, Tape, tape_for
-from taut.training._tensors.examples import LossFunction, apply, batch_size
+from taut.training._tensors.examples import LossFunction, apply, batch_size, copied
 
 __all__ = ["Absorb", "Before", "ExampleGradients"]
 
@@ -181,15 +182,17 @@ class ExampleGradients:
 
     def _recorded(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
         before = self.before(batch_size(inputs))
+        given = inputs if before is None else copied(inputs)  # the model may write to them
         with nullcontext() if before is None else self._sketching(keep=True):
             self._keeps_sketch = before is not None
             losses = self.of_losses(lambda: loss_fn(apply(self._called, inputs), targets))
         if before is not None:
-            self.test(partial(self._run, loss_fn), inputs, targets, before)
+            self.test(partial(self._run, loss_fn), given, targets, before)
         return losses
 
     def _write_out(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
         before = self.before(batch_size(inputs))
+        given = inputs if before is None else copied(inputs)
         losses, sketches = [], []
         for records, values in self._materialised.records(inputs, targets, loss_fn):
             if before:
@@ -199,7 +202,7 @@ class ExampleGradients:
         if before is not None:
             # One example is seen at a time; what a model keeps in attributes is still there later.
             self._sketch = Sketch.joined(sketches)
-            self.test(partial(self._run_apart, loss_fn), inputs, targets, before)
+            self.test(partial(self._run_apart, loss_fn), given, targets, before)
         return torch.cat(losses)
 
     def _of_examples(self, inputs: Any, loss_fn: LossFunction) -> LossFunction:
@@ -210,6 +213,9 @@ class ExampleGradients:
         if isinstance(loss_fn, MeanOverOwn):  # rows with targets of their own, and their mean
             return loss_fn
         return MeanOverCopies(loss_fn, self._copies)
+
+    def _call_of(self, model: nn.Module, inputs: Any) -> Any:
+        return apply(model if self._copies == 1 else OnCopies(model, self._copies), inputs)
 
     def _refuse_missing(self, records: Mapping[Tensor, Record]) -> None:
         for parameter in self._parameters:
@@ -318,12 +324,14 @@ class ExampleGradients:
                 return
             before, run = Before(self.model, "whole"), partial(self._run, loss)
             with before.draws.again():
-                found = run(inputs, targets)
+                found = run(copied(inputs), targets)
             alone, self._alone = self._alone, None
             isolation = Isolation(self.model, self.names, run, alone=alone)
             isolation.check(inputs, targets, found, before.draws, before.counts, before.how)
 
     def _check_recording(self, inputs: Any, targets: Any, loss: LossFunction) -> None:
+        if self.schedule.active:
+            check_memory(self.model, self._call_of, inputs)
         if isinstance(self._tape, Tape):
             self._check_tape(self._tape, inputs, targets, loss)
         else:

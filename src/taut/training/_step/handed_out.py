@@ -1,7 +1,8 @@
-"""Whether a model was called with the examples that the loader handed out."""
+"""Whether a model was called with the examples that the loader handed out, as they were."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,40 +12,106 @@ from torch.utils import _pytree as pytree
 
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["check_handed_out"]
+__all__ = ["HandedOut", "Numbers"]
+
+_INSTEAD = (
+    "mixing them, or scaling by a statistic of the batch, would let one into the gradients of "
+    "others. Do it in the dataset or collate_fn, which are tested, or inside of the module; or "
+    "train with unchecked_isolation=True, which the ledger repeats"
+)
 
 
-@torch.no_grad()
-def check_handed_out(inputs: Any, batch: Any, size: int) -> None:
-    """Refuse inputs that were made of a batch in a way that cannot be tested.
+class HandedOut:
+    """A batch that the loader has handed out.
 
     Args:
-        inputs: all arguments of the model.
-        batch: what the loader handed out.
+        batch: what it is.
         size: how many examples that is.
-
-    Inputs are tensors of the batch, in another shape or type, or integers that follow from those
-    of a batch one by one, as masks do, or that are the same for all examples, as positions are.
     """
-    given = [x for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor) and x.dim()]
-    plain = dict(batch) if isinstance(batch, Mapping) else batch
-    known = [x for x in pytree.tree_leaves(plain) if isinstance(x, Tensor) and x.dim()]
-    for value in given:
-        if len(value) != size:
+
+    def __init__(self, batch: Any, size: int) -> None:
+        self.batch, self.size = batch, size
+        plain = dict(batch) if isinstance(batch, Mapping) else batch
+        leaves = [x for x in pytree.tree_leaves(plain) if isinstance(x, Tensor) and x.dim()]
+        self._leaves = leaves
+        self._marks = [_mark(leaf) for leaf in leaves]
+
+    def check_unchanged(self, inputs: Any = ()) -> None:
+        """Refuse a batch that something was written into, by torch or by numpy.
+
+        Args:
+            inputs: what the model was called with, and may have written to itself.
+        """
+        own = {id(x) for x in pytree.tree_leaves(inputs)}
+        for leaf, mark in zip(self._leaves, self._marks, strict=True):
+            if id(leaf) not in own and _mark(leaf) != mark:
+                raise UnsoundConfiguration(
+                    "the batch was changed in place after the loader had handed it out, and what "
+                    f"was done to its examples cannot be tested: {_INSTEAD}"
+                )
+
+    @torch.no_grad()
+    def check_inputs(self, inputs: Any) -> None:
+        """Refuse inputs that were made of a batch in a way that cannot be tested.
+
+        Args:
+            inputs: all arguments of the model, before it was called.
+
+        Inputs are tensors of the batch, in another shape or type, or integers that follow from
+        those of a batch one by one, as masks do, or that are the same for all examples, as
+        positions are.
+        """
+        given = [x for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor) and x.dim()]
+        for value in given:
+            if len(value) != self.size:
+                raise UnsoundConfiguration(
+                    f"the model was called with {len(value)} examples where the loader handed out "
+                    f"{self.size}: call it with the batch, with examples along the first axis"
+                )
+            if not any(_is_same(value, handed) for handed in self._leaves):
+                if not value.is_floating_point() and _follows(value, self._leaves):
+                    continue
+                raise UnsoundConfiguration(
+                    "the model was called with something else than the loader handed out, and what "
+                    f"was done to the examples in between cannot be tested: {_INSTEAD}"
+                )
+
+
+class Numbers:
+    """Numbers that a model is called with beside examples: the same in every step."""
+
+    def __init__(self) -> None:
+        self._known: list[float] | None = None
+
+    def check(self, inputs: Any) -> None:
+        """Refuse numbers that may follow from the batch.
+
+        Args:
+            inputs: all arguments of the model.
+        """
+        leaves = pytree.tree_leaves(inputs)
+        if any(isinstance(x, Tensor) and not x.dim() and x.is_floating_point() for x in leaves):
             raise UnsoundConfiguration(
-                f"the model was called with {len(value)} examples where the loader handed out "
-                f"{size}: call it with the batch, with examples along the first axis"
+                "the model was called with a tensor of one number beside the examples, which may "
+                "be a statistic of theirs: compute it inside of the module, where it is tested, or "
+                "pass a float that is fixed in advance"
             )
-        if not any(_is_same(value, handed) for handed in known):
-            if not value.is_floating_point() and _follows(value, known):
-                continue
+        found = [x for x in leaves if isinstance(x, float)]
+        known, self._known = self._known, found
+        if known is not None and found != known:
             raise UnsoundConfiguration(
-                "the model was called with something else than the loader handed out, and what "
-                "was done to the examples in between cannot be tested: mixing them, or scaling by "
-                "a statistic of the batch, would let one into the gradients of others. Do it in "
-                "the dataset or collate_fn, which are tested, or inside of the module; or train "
-                "with unchecked_isolation=True, which the ledger repeats"
+                "the model was called with another number than in the step before, and whether it "
+                "follows from examples cannot be tested: compute it inside of the module; one that "
+                "follows a schedule fixed in advance is an attribute to set on the module"
             )
+
+
+def _mark(tensor: Tensor) -> tuple[int, int]:
+    """Return what changes if something is written to a tensor."""
+    if tensor.device.type != "cpu" or type(tensor) is not Tensor:
+        return tensor._version, 0
+    bits = tensor.detach().contiguous().view(torch.uint8).numpy()
+    return tensor._version, zlib.crc32(bits.data)
 
 
 def _is_same(value: Tensor, handed: Tensor) -> bool:

@@ -17,7 +17,6 @@ from torch.autograd.function import FunctionCtx
 from torch.utils import _pytree as pytree
 
 from taut.errors import UnsoundConfiguration
-from taut.training._step.handed_out import check_handed_out
 from taut.training._step.usual_losses import OfLeaf, usual_losses
 from taut.training._tensors.examples import LossFunction
 
@@ -47,14 +46,14 @@ class LoopLoss:
         self._loss: LossFunction | None = None
         self._is_given = criterion is not None
 
-    def through(self, outputs: Any, inputs: Any, batch: Any, size: int) -> Any:
+    def through(self, outputs: Any, batch: Any, size: int, check: Callable[[], None]) -> Any:
         """Return the outputs for the loop; gradients of the loop are judged on their way back.
 
         Args:
             outputs: outputs of the model.
-            inputs: what it was called with.
             batch: what the loader handed out.
             size: how many examples that is.
+            check: refuses a call that cannot be judged, once its gradients come back.
         """
         leaves, structure = pytree.tree_flatten(outputs)
         places = [i for i, leaf in enumerate(leaves) if _is_open(leaf)]
@@ -70,7 +69,7 @@ class LoopLoss:
                     "up and call backward() once"
                 )
             seen.append(True)
-            check_handed_out(inputs, batch, size)
+            check()
             return self._judged(outputs, batch, size, grads)
 
         found = _Joint.apply(judged, *open_leaves)  # type: ignore[no-untyped-call]

@@ -15,14 +15,16 @@ from torch import Tensor, nn
 from taut.errors import UnsoundConfiguration
 from taut.training._gradients.apart.checks import check_apart, check_instead
 from taut.training._gradients.apart.example_calls import ExampleCalls
+from taut.training._gradients.isolation.memory import check_memory
 from taut.training._gradients.isolation.sketch import Sketch
 from taut.training._gradients.layers.spectral_norm import settled_norms
 from taut.training._gradients.self_check import check_examples
 from taut.training._gradients.suitable import check_model
 from taut.training._gradients.tape import Tape
+from taut.training._step.handed_out import HandedOut, Numbers
 from taut.training._step.loop_loss import Criterion, LoopLoss
 from taut.training._step.private_gradient import PrivateGradient
-from taut.training._tensors.examples import apply, batch_size
+from taut.training._tensors.examples import apply, batch_size, copied
 
 __all__ = ["RecordedPasses", "check_detached"]
 
@@ -83,6 +85,8 @@ class RecordedPasses:
         self._size: int | None = None
         self._batch: Any = None
         self._call: _Call | None = None
+        self._handed: HandedOut | None = None
+        self._numbers = Numbers()
         self._loss = (
             LoopLoss(criterion, is_mean=is_mean) if gradient.examples.schedule.active else None
         )
@@ -99,6 +103,7 @@ class RecordedPasses:
     def expect(self, size: int, batch: Any) -> None:
         """Take the next pass for that of a batch with so many examples."""
         self._size, self._batch, self._is_absorbed = size, batch, False
+        self._handed = None if self._loss is None else HandedOut(batch, size)
 
     def take(self) -> None:
         """Clip and add what the pass of the expected batch left.
@@ -114,12 +119,12 @@ class RecordedPasses:
                 "before optimizer.step()"
             )
         self._test()
-        self._size = self._batch = self._call = None
+        self._size = self._batch = self._call = self._handed = None
 
     def forget(self) -> None:
         """Drop a batch that was begun."""
         self._gradient.discard()
-        self._size = self._batch = self._call = None
+        self._size = self._batch = self._call = self._handed = None
 
     def remove(self) -> None:
         """Leave the model as it was."""
@@ -158,8 +163,9 @@ class RecordedPasses:
         self._absorb()
         if not self._is_checked:
             self._check(module, args, kwargs)
-        if self._loss is not None and self._size is not None:
-            self._call = _Call(self._gradient, {"args": args, "kwargs": kwargs}, self._size)
+        if self._handed is not None:
+            inputs = {"args": args, "kwargs": kwargs}
+            self._call = _Call(self._gradient, inputs, self._handed, self._numbers)
         opened = self._tape.recording()
         opened.__enter__()
         self._tape.enter(args, kwargs)
@@ -176,7 +182,7 @@ class RecordedPasses:
         opened.__exit__(*sys.exc_info())
         if self._loss is None or self._call is None or output is None:
             return output
-        return self._loss.through(output, self._call.inputs, self._batch, self._call.size)
+        return self._loss.through(output, self._batch, self._call.size, self._call.check)
 
     def _again(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the module, whose first call showed how to record it, once more with its batch."""
@@ -218,6 +224,8 @@ class RecordedPasses:
         self._is_checking = True
         try:
             with settled_norms(module):
+                if self._loss is not None:
+                    check_memory(module, _called, inputs)
                 if isinstance(self._tape, Tape):
                     self._tape = self._checked_tape(self._tape, names, inputs, forward)
                 if isinstance(self._tape, ExampleCalls):
@@ -248,17 +256,37 @@ class RecordedPasses:
         return calls
 
 
+def _called(module: nn.Module, inputs: Any) -> Any:
+    return module(*inputs["args"], **inputs["kwargs"])
+
+
 class _Call:
     """What a call of the model was given, for the same call in other company."""
 
-    def __init__(self, gradient: PrivateGradient, inputs: Any, size: int) -> None:
-        self.inputs = inputs
-        self.size = size
-        self.before = gradient.examples.before(size)
+    def __init__(
+        self, gradient: PrivateGradient, inputs: Any, handed: HandedOut, numbers: Numbers
+    ) -> None:
+        self.size = handed.size
+        self._handed, self._given = handed, inputs
+        self._problem: UnsoundConfiguration | None = None
+        try:
+            handed.check_unchanged()
+            handed.check_inputs(inputs)
+            numbers.check(inputs)
+        except UnsoundConfiguration as problem:  # of no matter unless gradients follow
+            self._problem = problem
+        self.before = gradient.examples.before(self.size)
+        self.inputs = inputs if self.before is None else copied(inputs)  # the model may write there
         self._parameter = gradient.parameters[0]
         kind = self._parameter.device.type
         self._kind = kind if torch.is_autocast_enabled(kind) else None
         self._dtype = torch.get_autocast_dtype(kind)
+
+    def check(self) -> None:
+        """Refuse a call with anything but the batch as it was handed out."""
+        if self._problem is not None:
+            raise self._problem
+        self._handed.check_unchanged(self._given)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Compute as the loop did, or in double precision if that is asked for."""

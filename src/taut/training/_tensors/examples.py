@@ -14,7 +14,7 @@ from torch.utils.data import (
 
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["Collate", "LossFunction", "apply", "batch_size", "examples_of", "length"]
+__all__ = ["Collate", "LossFunction", "apply", "batch_size", "copied", "examples_of", "length"]
 
 
 LossFunction: TypeAlias = Callable[[Any, Any], Tensor]
@@ -43,6 +43,11 @@ def batch_size(inputs: Any) -> int:
 def examples_of(values: Any, part: slice) -> Any:
     """Return some examples of inputs or targets, in whatever structure."""
     return pytree.tree_map(lambda x: x[part] if isinstance(x, Tensor) and x.dim() else x, values)
+
+
+def copied(values: Any) -> Any:
+    """Return values whose tensors may be written to: some models change their inputs in place."""
+    return pytree.tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, values)
 
 
 def length(dataset: Any) -> int:

@@ -368,14 +368,17 @@ def test_half_of_a_batch_is_exchanged():
 
 
 def test_everyone_meets_those_who_stay_at_once():
-    stays = torch.tensor([True, False] * 7)
-    values = {"x": torch.randn(14, 6), "names": list("abcdefghijklmn")}
+    count = 2 * len(COMPANIES)
+    stays = torch.arange(count) % 2 == 0
+    values = {"x": torch.randn(count, 6), "names": list("abcdefghijklmnopqrstuvwxyz"[:count])}
     found = everyone().of(values, stays)
     assert torch.equal(found["x"][stays], values["x"][stays])
     assert found["names"][::2] == values["names"][::2]
     alone = [company.of(values, stays)["x"] for company in COMPANIES]
-    who = [[i for i, x in enumerate(alone) if torch.equal(x[r], found["x"][r])] for r in range(14)]
-    assert {i for row in range(1, 14, 2) for i in who[row]} == set(range(len(COMPANIES)))
+    who = [
+        [i for i, x in enumerate(alone) if torch.equal(x[r], found["x"][r])] for r in range(count)
+    ]
+    assert {i for row in range(1, count, 2) for i in who[row]} == set(range(len(COMPANIES)))
 
 
 @pytest.mark.parametrize("name", MIXED)

@@ -20,7 +20,7 @@ from taut.training._gradients.apart.example_calls import ExampleCalls
 from taut.training._gradients.dropout import without_dropout
 from taut.training._gradients.self_check import sum_of_squares
 from taut.training._gradients.tape import NotExamples
-from taut.training._tensors.examples import batch_size, examples_of
+from taut.training._tensors.examples import batch_size, copied, examples_of
 
 __all__ = ["check_apart", "check_instead"]
 
@@ -68,8 +68,8 @@ def check_apart(
                     "the output for an example depends on the other examples of the batch; remove "
                     "what mixes examples in forward"
                 )
-            expected = _by_autograd(names, lambda: sum_of_squares(forward(few), None))
-            found = _summed(calls, names, lambda: sum_of_squares(forward(few), None))
+            expected = _by_autograd(names, lambda: sum_of_squares(forward(copied(few)), None))
+            found = _summed(calls, names, lambda: sum_of_squares(forward(copied(few)), None))
     calls.clear()
     if _differ(found, expected, names):
         raise UnsoundConfiguration(
@@ -135,7 +135,7 @@ def _outputs(forward: Callable[[Any], Any], inputs: Any, more: int = 0) -> list[
     """Return the outputs that have examples, without gradients."""
     torch.manual_seed(_SEED + more)
     with torch.no_grad():
-        leaves = pytree.tree_leaves(forward(inputs))
+        leaves = pytree.tree_leaves(forward(copied(inputs)))
     return [
         leaf
         for leaf in leaves

@@ -34,6 +34,7 @@ from taut.training._gradients.isolation.company import (
 from taut.training._gradients.isolation.draws import ConstantDraws, Draws
 from taut.training._gradients.isolation.precision import doubled, in_double
 from taut.training._gradients.isolation.sketch import Sketch
+from taut.training._tensors.examples import copied
 
 __all__ = ["Extent", "Isolation", "Mixes", "Run"]
 
@@ -295,7 +296,7 @@ class Isolation:
         circumstance: Circumstance = unchanged,
     ) -> Sketch:
         with draws.again(), circumstance():
-            return self.run(inputs, targets)
+            return self.run(copied(inputs), targets)
 
     def _mixes(self, parameter: Tensor) -> Mixes:
         return Mixes(

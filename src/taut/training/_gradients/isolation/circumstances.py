@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from torch import nn
+from torch import Tensor, nn
 
 from taut.training._gradients.isolation.draws import HIGHEST, LOWEST, Draws, extreme_draws
 
-__all__ = ["Circumstance", "Counts", "circumstances", "unchanged"]
+__all__ = ["Circumstance", "Counts", "Place", "circumstances", "unchanged"]
 
 Circumstance: TypeAlias = Callable[[], AbstractContextManager[Any]]
 """Makes something different for the length of a pass."""
@@ -31,30 +32,70 @@ that people choose (of all to sixteen, of 100, 128 and 1000), at this call or at
 class Counts:
     """Numbers that the modules of a model keep as attributes, as they are now.
 
+    Those in dictionaries are among them, and tensors of one number.
+
     Args:
         model: model whose modules they belong to.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._kept = {
-            (module, name): value
+        self._kept = [
+            (place, value)
             for module in model.modules()
-            for name, value in vars(module).items()
-            if type(value) in (int, float)
-        }
-
-    def moved(self) -> list[tuple[nn.Module, str]]:
-        """Return where numbers have changed since: counts of calls, say."""
-        return [
-            (module, name)
-            for (module, name), value in self._kept.items()
-            if vars(module).get(name, value) != value
+            for place in _places(module)
+            if (value := place.value) is not None
         ]
+
+    def moved(self) -> list[Place]:
+        """Return where numbers have changed since: counts of calls, say."""
+        return [place for place, value in self._kept if place.value not in (None, value)]
 
     def restore(self) -> None:
         """Let all of them be what they were."""
-        for (module, name), value in self._kept.items():
-            vars(module)[name] = value
+        for place, value in self._kept:
+            if place.value != value:
+                place.put(value)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a number is kept.
+
+    Args:
+        kept: dictionary that holds it; attributes of a module are one.
+        name: name that it has there.
+    """
+
+    kept: dict[Any, Any]
+    name: Any
+
+    @property
+    def value(self) -> int | float | None:
+        """The number, None if it is something else by now."""
+        found = self.kept.get(self.name)
+        if type(found) is Tensor and found.dim() == 0 and not found.requires_grad:
+            found = found.item()
+        return found if type(found) in (int, float) else None
+
+    def put(self, value: float) -> None:
+        """Let the number be another one."""
+        found = self.kept.get(self.name)
+        if isinstance(found, Tensor):
+            found.fill_(value)
+        else:
+            self.kept[self.name] = value
+
+
+_INSIDE = frozenset(vars(nn.Module()))  # names of what torch itself keeps in every module
+
+
+def _places(module: nn.Module) -> Iterator[Place]:
+    own = vars(module)
+    for name, value in own.items():
+        if name not in _INSIDE:
+            yield Place(own, name)
+            if isinstance(value, dict):
+                yield from (Place(value, inner) for inner in value)
 
 
 def circumstances(model: nn.Module, draws: Draws, counts: Counts) -> list[Circumstance]:
@@ -91,13 +132,14 @@ def _magnified(model: nn.Module, factor: float) -> Iterator[None]:
 
 
 @contextmanager
-def _later(places: list[tuple[nn.Module, str]], calls: int) -> Iterator[None]:
+def _later(places: list[Place], calls: int) -> Iterator[None]:
     """Let what counts calls of the model have counted so many already."""
-    kept = [(module, name, vars(module)[name]) for module, name in places]
+    kept = [(place, place.value) for place in places]
     try:
-        for module, name, value in kept:
-            vars(module)[name] = type(value)(calls)
+        for place, value in kept:
+            place.put(type(value)(calls) if value is not None else calls)
         yield
     finally:
-        for module, name, value in kept:
-            vars(module)[name] = value
+        for place, value in kept:
+            if value is not None:
+                place.put(value)

@@ -42,13 +42,14 @@ class Company:
         integers: whether keys, tokens and labels are those of the example that stays, or the least
             or the largest of the batch.
         shared: columns whose values are left as they are, so that two examples share a key and
-            differ in what belongs to it: every second one, from the first or from the second on.
-            Columns are counted through all tensors of a batch.
+            differ in what belongs to it: every second one, from the first or from the second on, or
+            one half of all of them, since keys may be several columns side by side. Columns are
+            counted through all tensors of a batch; halves are those of each tensor.
     """
 
     factors: tuple[float, ...]
     integers: Integers = "copied"
-    shared: Literal["none", "even", "odd"] = "none"
+    shared: Literal["none", "even", "odd", "first", "last"] = "none"
 
     def of(self, values: Any, stays: Tensor, *, scaled: bool = True) -> Any:
         """Return values with other examples in the place of those that do not stay.
@@ -92,9 +93,13 @@ class Company:
     def _with_shared(self, taken: Tensor, changed: Tensor, first: int) -> Tensor:
         if self.shared == "none":
             return changed
-        columns = torch.arange(first, first + taken[0].numel(), device=taken.device)
-        is_shared = (columns % 2 == (0 if self.shared == "even" else 1)).view(taken.shape[1:])
-        return torch.where(is_shared, taken, changed)
+        count = taken[0].numel()
+        columns = torch.arange(first, first + count, device=taken.device)
+        if self.shared in ("even", "odd"):
+            is_shared = columns % 2 == (0 if self.shared == "even" else 1)
+        else:
+            is_shared = (columns - first < (count + 1) // 2) == (self.shared == "first")
+        return torch.where(is_shared.view(taken.shape[1:]), taken, changed)
 
 
 def _multiplied(values: Tensor, factors: Tensor) -> Tensor:
@@ -122,6 +127,8 @@ COMPANIES = (
     Company((math.inf, -math.inf), "largest"),  # overflows in the model, and in its loss
     Company((-3.0, 5.0), "largest", "even"),  # equal keys, other values
     Company((-3.0, 5.0), "least", "odd"),
+    Company((-3.0, 5.0), "largest", "first"),
+    Company((-3.0, 5.0), "least", "last"),
     Company((1.0 + 2.0**-8, 1.0)),  # twins, and all but twins
 )
 """Companies that are tried one after the other; the first changes what most code looks at."""

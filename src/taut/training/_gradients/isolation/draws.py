@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from taut.training._tensors.draws import GENERATORS, restore_state, state_of
+
 __all__ = ["ConstantDraws", "Draws"]
 
 
@@ -30,7 +32,7 @@ class Draws:
             value
             for module in model.modules()
             for value in vars(module).values()
-            if isinstance(value, torch.Generator | np.random.Generator | random.Random)
+            if isinstance(value, GENERATORS)
         ]
         self._devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
         self._state = self._now()
@@ -53,7 +55,7 @@ class Draws:
     def _now(self) -> list[Any]:
         of_devices = [torch.cuda.get_rng_state(device) for device in self._devices]
         usual = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
-        return [*usual, *of_devices, *map(_state, self._own)]
+        return [*usual, *of_devices, *map(state_of, self._own)]
 
     def _set(self, state: list[Any]) -> None:
         of_torch, of_python, of_numpy, *rest = state
@@ -63,7 +65,7 @@ class Draws:
         for device, kept in zip(self._devices, rest, strict=False):
             torch.cuda.set_rng_state(kept, device)
         for source, kept in zip(self._own, rest[len(self._devices) :], strict=True):
-            _restore(source, kept)
+            restore_state(source, kept)
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -72,23 +74,6 @@ def _is_same(one: Any, other: Any) -> bool:
     if isinstance(one, tuple | list):
         return all(map(_is_same, one, other))
     return bool(np.array_equal(one, other))
-
-
-def _state(source: Any) -> Any:
-    if isinstance(source, torch.Generator):
-        return source.get_state()
-    if isinstance(source, np.random.Generator):
-        return source.bit_generator.state
-    return source.getstate()
-
-
-def _restore(source: Any, state: Any) -> None:
-    if isinstance(source, torch.Generator):
-        source.set_state(state)
-    elif isinstance(source, np.random.Generator):
-        source.bit_generator.state = state
-    else:
-        source.setstate(state)
 
 
 MIDDLE, LOWEST, HIGHEST = 0.7, 2.0**-20, 1.0 - 2.0**-20
