@@ -4,10 +4,12 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils.data import default_collate
 
 from taut.errors import UnsoundConfiguration
 from taut.training import (
     FlatClip,
+    Loading,
     Logs,
     Plan,
     PrivateTrainer,
@@ -88,3 +90,40 @@ def test_examples_that_are_packed_into_a_row_are_refused():
     with pytest.raises(UnsoundConfiguration, match="pad them instead"):
         check_rows({"tokens": torch.ones(1, 30)}, 5)
     check_rows({"tokens": torch.ones(5, 6)}, 5)
+
+
+class WithLoss(nn.Module):
+    """Computes its loss itself if it is given labels, as models of Hugging Face do."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.last = nn.Embedding(9, 4), nn.Linear(4, 9)
+
+    def forward(self, input_ids, labels=None):
+        logits = self.last(self.words(input_ids))
+        if labels is None:
+            return {"logits": logits, "loss": None}
+        loss = functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return {"loss": loss, "logits": logits}
+
+
+@pytest.mark.parametrize(
+    ("collate", "message"),
+    [
+        (None, "labels are given to the loss function, not to the model"),
+        (
+            lambda rows: (lambda batch: (batch, batch["labels"]))(default_collate(rows)),
+            "a number that the model has computed for all examples",
+        ),
+    ],
+)
+def test_losses_of_the_model_itself_are_refused_with_those_to_use(collate, message):
+    _, labels = rows(12)
+    texts = [{"input_ids": row.clamp(min=0), "labels": row} for row in labels]
+    plan = Plan(
+        examples=12, batch_size=6, steps=1, noise_multiplier=1.0, delta=1e-3, clipping=FlatClip(1.0)
+    )
+    loading = Loading(collate_fn=collate)
+    trainer = PrivateTrainer(WithLoss(), lambda outputs, _: outputs["loss"], plan, loading=loading)
+    with pytest.raises(ValueError, match=rf"{message}(.|\n)*causal_lm_loss"):
+        trainer.fit(texts)

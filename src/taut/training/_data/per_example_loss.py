@@ -45,6 +45,7 @@ def per_example(loss_fn: Any, outputs: Any, targets: Any, batch: int) -> LossFun
             f"loss_fn must return one loss per example, got shape {tuple(values.shape)} for "
             f"{batch} examples; average or sum over all axes but the first"
         )
+    _refuse_loss_of_model(values, outputs)
     total = _total(loss_fn, values.reshape(()), outputs, targets, batch)
     for candidate in _candidates(loss_fn):
         if _reproduces(candidate, total, outputs, targets, batch):
@@ -74,6 +75,22 @@ def _refuse_class_weights(loss_fn: Any) -> None:
         )
 
 
+def _refuse_loss_of_model(value: Tensor, outputs: Any) -> None:
+    """Refuse a loss that the model has computed for the whole batch."""
+    for leaf in pytree.tree_leaves(outputs):
+        if isinstance(leaf, Tensor) and not leaf.dim() and torch.equal(leaf, value.reshape(())):
+            raise ValueError(
+                f"loss_fn returns a number that the model has computed for all examples {_OWN_LOSS}"
+            )
+
+
+_OWN_LOSS = (
+    "(model(**batch).loss is a mean over the tokens of all): it must be one loss per example. Use "
+    "causal_lm_loss, masked_lm_loss or seq2seq_loss of taut.training, which take the model's "
+    "outputs and the labels"
+)
+
+
 def _as_given(loss_fn: Any) -> LossFunction:
     function: LossFunction = loss_fn
     return function
@@ -81,6 +98,11 @@ def _as_given(loss_fn: Any) -> LossFunction:
 
 def _value(loss_fn: Any, outputs: Any, targets: Any) -> Tensor:
     value = loss_fn(outputs, targets)
+    if value is None:
+        raise ValueError(
+            "loss_fn returns nothing: labels are given to the loss function, not to the model, so "
+            f"that it has no loss {_OWN_LOSS}"
+        )
     if not isinstance(value, Tensor) or not value.is_floating_point():
         raise ValueError(f"loss_fn must return a tensor of floats, got {type(value).__name__}")
     if bool(value.isnan().any()):

@@ -102,6 +102,7 @@ class LoopLoss:
             expected = self._expected(outputs, batch, size)
             if _agree(grads, expected):
                 return expected
+            _refuse_scaled(grads, expected)
         if self._is_given:
             raise _not_a_mean("is not the mean of criterion over the examples of the batch")
         chosen = [i for i in others if rows[i]]
@@ -111,6 +112,7 @@ class LoopLoss:
                 expected = self._expected(outputs, batch, size)
                 if _agree(grads, expected):
                     return expected
+                _refuse_scaled(grads, expected)
         self._loss = None
         raise _not_a_mean("is not a usual loss, averaged over the examples of the batch")
 
@@ -251,6 +253,30 @@ def _agree(grads: Grads, expected: Grads) -> bool:
         if not bool((close | both_lost).all()):
             return False
     return True
+
+
+@torch.no_grad()
+def _refuse_scaled(grads: Grads, expected: Grads) -> None:
+    """Refuse a loss that is a multiple of the mean over examples, and say which."""
+    pairs = [
+        (one.double(), two.double())
+        for one, two in zip(grads, expected, strict=True)
+        if one is not None and two is not None
+    ]
+    if not pairs:
+        return
+    length = float(sum((two.square().sum() for _, two in pairs), torch.zeros(())))
+    factor = float(sum((one.mul(two).sum() for one, two in pairs), torch.zeros(()))) / (length or 1)
+    scaled = [None if grad is None else grad * factor for grad in expected]
+    if factor > 0 and _agree(grads, scaled):
+        raise UnsoundConfiguration(
+            f"the loss of this loop is {factor:.6g} times the mean of a loss over the examples of "
+            "the batch (their sum, with loss_reduction='sum'): what is clipped would be scaled. "
+            "GradScaler does that, and leaves out steps whose gradients are not finite, which "
+            "depends on examples: use bfloat16, which needs no scaling. Instead of dividing a loss "
+            "by a number of parts, give make_private max_physical_batch_size, and instead of "
+            "weighing it, change the learning rate"
+        )
 
 
 def _not_a_mean(problem: str) -> UnsoundConfiguration:

@@ -79,6 +79,7 @@ class RecordedPasses:
         model = gradient.model
         check_detached(model)
         self._gradient = gradient
+        self._compiled = _taken_apart(model)
         self._tape = gradient.tape if gradient.backend == "bookkeeping" else self._by_example()
         self._is_mean = is_mean
         self._open: AbstractContextManager[None] | None = None
@@ -132,6 +133,8 @@ class RecordedPasses:
             hook.remove()
         if isinstance(self._tape, ExampleCalls):
             self._tape.detach()
+        for module, compiled in self._compiled.items():
+            module._compiled_call_impl = compiled
         _ATTACHED.discard(self._gradient.model)
 
     def _absorb(self) -> None:
@@ -254,6 +257,21 @@ class RecordedPasses:
         calls = self._gradient.examples.call_by_example()
         calls.attach()
         return calls
+
+
+def _taken_apart(model: nn.Module) -> dict[nn.Module, Any]:
+    """Let modules that were compiled in place run layer by layer, and return how they were called.
+
+    Calls of layers are what is recorded, and compiled code would have to compile the recording.
+    """
+    found = {
+        module: compiled
+        for module in model.modules()
+        if (compiled := vars(module).get("_compiled_call_impl")) is not None
+    }
+    for module in found:
+        module._compiled_call_impl = None
+    return found
 
 
 def _called(module: nn.Module, inputs: Any) -> Any:

@@ -333,3 +333,31 @@ def test_unchecked_run_is_repeated_by_ledger_and_statement(tmp_path):
     checked = verify_statement(result.to_dict())
     assert any("was not tested" in note for note in map(str, [checked, *vars(checked).values()]))
     assert "unchecked" not in trainer().fit(TensorDataset(X, Y)).statement
+
+
+@pytest.mark.parametrize("criterion", [None, nn.CrossEntropyLoss()])
+@pytest.mark.parametrize("factor", [65_536.0, 0.25])
+def test_scaled_losses_are_refused_by_name(criterion, factor):
+    with pytest.raises(UnsoundConfiguration, match=rf"is {factor:g} times .*GradScaler"):
+        loop(lambda m, x, y: factor * functional.cross_entropy(m(x), y), criterion=criterion)
+
+
+def test_scaler_of_gradients_is_refused_by_name():
+    model, optimizer, loader = private()
+    scaler = torch.amp.GradScaler("cpu")
+    x, y = next(iter(loader))
+    scaled = scaler.scale(functional.cross_entropy(model(x), y))
+    with pytest.raises(UnsoundConfiguration, match="GradScaler does that"):
+        scaled.backward()
+    with pytest.raises(UnsoundConfiguration, match="GradScaler multiplies the loss"):
+        scaler.step(optimizer)
+
+
+def test_models_that_are_compiled_in_place_train_and_stay_so():
+    model = net()
+    model.compile(backend="eager")
+    optimizer = loop(lambda m, x, y: functional.cross_entropy(m(x), y), model)
+    assert optimizer.ledger.steps == 3
+    assert model._compiled_call_impl is None
+    optimizer.remove()
+    assert model._compiled_call_impl is not None
