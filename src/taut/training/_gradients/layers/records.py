@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from taut.training._tensors.numbers import ALL, MOST_ROW_BYTES, parts_of, squared_lengths, without
+from taut.training._tensors.products import inner_products, product_of_transposed
 
 __all__ = ["Blocks", "OuterProduct", "Record", "Rows", "Sum", "Tap", "merged", "without_tap"]
 
@@ -103,12 +104,16 @@ class OuterProduct(Record):
         left: left factors of shape (batch, positions, p); or integers of shape (batch, positions),
             the rows that are meant.
         right: right factors of shape (batch, positions, d).
+        shared: place for the inner products of left factors, if other records have the same ones.
     """
 
-    def __init__(self, parameter: Tensor, left: Tensor, right: Tensor) -> None:
+    def __init__(
+        self, parameter: Tensor, left: Tensor, right: Tensor, shared: list[Tensor] | None = None
+    ) -> None:
         super().__init__(parameter, len(left))
         self.left = left
         self.right = right
+        self._shared = shared
 
     @property
     def positions(self) -> int:
@@ -150,7 +155,7 @@ class OuterProduct(Record):
             left, right = self.left * weights[:, None, None], right
         else:
             left, right = self.left, right * weights[:, None, None]
-        return left.reshape(-1, p).T @ right.reshape(-1, d)
+        return product_of_transposed(left.reshape(-1, p), right.reshape(-1, d))
 
     def folded(self, copies: int) -> Record:
         # Copies are further positions: their contributions add up.
@@ -161,6 +166,7 @@ class OuterProduct(Record):
         return OuterProduct(self.parameter, left, right)
 
     def drop(self, examples: Tensor) -> None:
+        self._shared = None
         if not self.is_sparse:
             self.left = without(self.left, examples)
         self.right = without(self.right, examples)
@@ -181,8 +187,12 @@ class OuterProduct(Record):
 
     def _inner(self, other: OuterProduct) -> Tensor:
         """Return the products of the two Gram matrices, of shape (batch, positions, positions)."""
-        products = torch.bmm(self.right, other.right.transpose(1, 2))
-        return products.mul_(_left_products(self.left, other.left))
+        products = inner_products(self.right, other.right)
+        if self._shared is None or other is not self:
+            return products.mul_(_left_products(self.left, other.left))
+        if not self._shared:
+            self._shared.append(_left_products(self.left, self.left))
+        return products.mul_(self._shared[0])
 
     def doubt(self) -> Tensor:
         """Return what rounding may hide of a norm: much if long contributions cancel out.
@@ -322,7 +332,7 @@ def _left_products(one: Tensor, other: Tensor) -> Tensor:
         return other.transpose(1, 2).gather(1, place)
     if other.dtype == torch.long:
         return _left_products(other, one).transpose(1, 2)
-    return torch.bmm(one, other.transpose(1, 2))
+    return inner_products(one, other)
 
 
 class Tap(Protocol):

@@ -1,7 +1,9 @@
-"""Recurrent layers, unrolled with one tap on the gates of all steps.
+"""Recurrent layers with one tap on the gates of all steps.
 
 What a step adds to its gates, the input's share and the state's, has one gradient: that of the
-input's share, which is computed for the whole sequence before the first step and tapped there.
+input's share, which is computed for the whole sequence before the first step and tapped there. The
+steps are one node of the graph (`recurrences`); unrolled are cells, states with a projection,
+mixed precision, and layers that `torch.vmap` goes through.
 """
 
 from __future__ import annotations
@@ -16,7 +18,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from taut.errors import UnsoundConfiguration
-from taut.training._gradients.layers.records import Record, Tap
+from taut.training._gradients.layers.records import Record, Tap, without_tap
+from taut.training._gradients.layers.recurrences import (
+    gru_steps,
+    input_share,
+    lstm_steps,
+    rnn_steps,
+)
 from taut.training._gradients.layers.rules import linear_records
 
 __all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "rnn", "rnn_cell"]
@@ -49,7 +57,7 @@ def lstm(
     input: Tensor,  # noqa: A002
     hx: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Return what `nn.LSTM` does, step by step."""
+    """Return what `nn.LSTM` does."""
     output, (hidden, cell) = _unrolled(module, tap, input, hx, _lstm_step)
     return output, (hidden, cell)
 
@@ -60,7 +68,7 @@ def gru(
     input: Tensor,  # noqa: A002
     hx: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `nn.GRU` does, step by step."""
+    """Return what `nn.GRU` does."""
     output, (hidden,) = _unrolled(module, tap, input, None if hx is None else (hx,), _gru_step)
     return output, hidden
 
@@ -71,7 +79,7 @@ def rnn(
     input: Tensor,  # noqa: A002
     hx: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `nn.RNN` does, step by step."""
+    """Return what `nn.RNN` does."""
     step = _tanh_step if module.nonlinearity == "tanh" else _relu_step
     output, (hidden,) = _unrolled(module, tap, input, None if hx is None else (hx,), step)
     return output, hidden
@@ -184,6 +192,8 @@ def _direction(
     weights: _Weights, tap: Tap, values: Tensor, state: _State, step: _Step, *, backwards: bool
 ) -> tuple[Tensor, _State]:
     """Return the outputs of one layer in one direction, examples first, and its last state."""
+    if tap is not without_tap and _is_alike(weights, values, state):
+        return _in_one_piece(weights, tap, values, state, step, backwards=backwards)
     steps = values.shape[1]
     hidden: list[Tensor] = [values] * steps
     resets: list[Tensor] = []
@@ -196,17 +206,55 @@ def _direction(
     project = _projection(weights, tap, values, steps) if weights.projection is not None else None
     outputs: list[Tensor] = [values] * steps
     for t in reversed(range(steps)) if backwards else range(steps):
-        hidden[t] = state[0].detach()
+        hidden[t] = state[0].detach()[:, None]
         fed = functional.linear(state[0], weights.fed, weights.fed_bias)
         state, reset = step(parts[t], fed, state)
         if reset is not None:
-            resets.append(reset.detach())
+            resets.append(reset.detach()[:, None])
         if project is not None:
             state = (project(t, state[0]), *state[1:])
         outputs[t] = state[0]
     if backwards:
         resets.reverse()
     return torch.stack(outputs, 1), state
+
+
+def _is_alike(weights: _Weights, values: Tensor, state: _State) -> bool:
+    """Whether the steps of a layer can be one node: one type of numbers, and no projection."""
+    kinds = {values.dtype, weights.given.dtype, weights.fed.dtype, *(part.dtype for part in state)}
+    is_mixed = torch.is_autocast_enabled(values.device.type) or len(kinds) > 1
+    return weights.projection is None and values.shape[1] > 1 and not is_mixed
+
+
+def _in_one_piece(
+    weights: _Weights, tap: Tap, values: Tensor, state: _State, step: _Step, *, backwards: bool
+) -> tuple[Tensor, _State]:
+    """Return the same, with all steps as one node of the graph."""
+    hidden: list[Tensor] = []
+    resets: list[Tensor] = []
+    bias = weights.given_bias
+    if bias is not None and weights.fed_bias is not None and step is not _gru_step:
+        bias = bias + weights.fed_bias  # of which both have the gradient of the sum
+    given = tap(
+        input_share(values, weights.given, bias),
+        partial(_gate_records, weights, values.detach(), hidden, resets),
+        values,
+    )
+    if step is _lstm_step:
+        output, last, cell, before = lstm_steps(given, weights.fed, *state, backwards)
+        end: _State = (last, cell)
+    elif step is _gru_step:
+        output, last, before, reset = gru_steps(
+            given, weights.fed, weights.fed_bias, *state, backwards
+        )
+        end = (last,)
+        resets.append(reset)
+    else:
+        is_tanh = step is _tanh_step
+        output, last, before = rnn_steps(given, weights.fed, *state, backwards, is_tanh)
+        end = (last,)
+    hidden.append(before)
+    return output, end
 
 
 def _gate_records(
@@ -216,14 +264,15 @@ def _gate_records(
     resets: Sequence[Tensor],
     grads: Tensor,
 ) -> Iterator[Record]:
-    yield from linear_records(weights.given, weights.given_bias, values, grads)
+    shared: list[Tensor] | None = None if resets else []
+    yield from linear_records(weights.given, weights.given_bias, values, grads, shared)
     fed = grads
     if resets:
-        reset = torch.stack(list(resets), 1).to(grads.dtype)
+        reset = torch.cat(list(resets), 1).to(grads.dtype)
         gates, new = grads.split([2 * reset.shape[-1], reset.shape[-1]], -1)
         fed = torch.cat([gates, new * reset], -1)
-    before = torch.stack(list(hidden), 1)
-    yield from linear_records(weights.fed, weights.fed_bias, before, fed)
+    before = torch.cat(list(hidden), 1)
+    yield from linear_records(weights.fed, weights.fed_bias, before, fed, shared)
 
 
 def _projection(

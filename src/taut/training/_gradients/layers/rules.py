@@ -35,12 +35,19 @@ def rule_for(module: nn.Module) -> Rule | None:
 
 
 def linear_records(
-    weight: Tensor, bias: Tensor | None, inputs: Tensor, grads: Tensor
+    weight: Tensor,
+    bias: Tensor | None,
+    inputs: Tensor,
+    grads: Tensor,
+    shared: list[Tensor] | None = None,
 ) -> Iterator[Record]:
-    """Yield the records of an affine map, both tensors of shape (batch, ..., width)."""
+    """Yield the records of an affine map, both tensors of shape (batch, ..., width).
+
+    Maps with the same gradients have one empty list for what they share.
+    """
     left = _sequence(grads)
     if weight.requires_grad:
-        yield OuterProduct(weight, left, _sequence(inputs).to(grads.dtype))
+        yield OuterProduct(weight, left, _sequence(inputs).to(grads.dtype), shared)
     if bias is not None and bias.requires_grad:
         yield Rows(bias, left.sum(1))
 
