@@ -5,9 +5,11 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 CLIP = 1.0
+
+Losses = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""Takes outputs and targets, and returns one loss per example."""
 
 
 class Engine:
@@ -15,14 +17,15 @@ class Engine:
 
     name: str
 
-    def __init__(self, model: nn.Module, inputs, targets, noise: float) -> None:
+    def __init__(self, model: nn.Module, inputs, targets, losses: Losses, noise: float) -> None:
         self.model = copy.deepcopy(model).train()
-        self.inputs, self.targets, self.noise = inputs, targets, noise
+        self.inputs, self.targets, self.losses, self.noise = inputs, targets, losses, noise
         self.prepare()
 
     def prepare(self) -> None:
         rate = 1e-3 if self.noise else 1.0  # updates that are compared must not drown in weights
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=rate)
+        trained = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.SGD(trained, lr=rate)
 
     def step(self) -> None:
         raise NotImplementedError
@@ -34,7 +37,12 @@ class Engine:
         return {n: p.detach() - before[n] for n, p in self.parameters()}
 
     def parameters(self):
-        return [(n.removeprefix("_module."), p) for n, p in self.model.named_parameters()]
+        """Return what is trained, by the names of the model that was given."""
+        state = self.model.state_dict(keep_vars=True)
+        return [(n.removeprefix("_module."), p) for n, p in state.items() if p.requires_grad]
+
+    def mean_loss(self):
+        return self.losses(self.model(self.inputs), self.targets).mean()
 
 
 class Plain(Engine):
@@ -42,7 +50,7 @@ class Plain(Engine):
 
     def step(self) -> None:
         self.optimizer.zero_grad()
-        functional.cross_entropy(self.model(self.inputs), self.targets).backward()
+        self.mean_loss().backward()
         self.optimizer.step()
 
 
@@ -62,13 +70,21 @@ class Taut(Engine):
         )
 
     def step(self) -> None:
-        self.gradient.accumulate_batch(self.inputs, self.targets, losses)
+        self.gradient.accumulate_batch(self.inputs, self.targets, self.losses)
         self.gradient.finish()
         self.optimizer.step()
 
 
-def losses(outputs, targets):
-    return functional.cross_entropy(outputs, targets, reduction="none")
+def with_opacus_layers(model: nn.Module) -> nn.Module:
+    """Return the model with the recurrent layers of Opacus, which knows no others."""
+    from opacus.layers import DPLSTM
+
+    for name, layer in list(model.named_modules()):
+        if isinstance(layer, nn.LSTM):
+            own = DPLSTM(layer.input_size, layer.hidden_size, batch_first=layer.batch_first)
+            own.load_state_dict(layer.state_dict())
+            setattr(model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2], own)
+    return model
 
 
 class Opacus(Engine):
@@ -79,6 +95,7 @@ class Opacus(Engine):
         from opacus.optimizers import DPOptimizer
         from opacus.privacy_engine import PrivacyEngine  # noqa: F401 (registers all samplers)
 
+        self.model = with_opacus_layers(self.model)
         self.model = wrap_model(self.model, grad_sample_mode=self.mode, batch_first=True)
         super().prepare()
         self.optimizer = DPOptimizer(
@@ -90,7 +107,7 @@ class Opacus(Engine):
 
     def step(self) -> None:
         self.optimizer.zero_grad()
-        functional.cross_entropy(self.model(self.inputs), self.targets).backward()
+        self.mean_loss().backward()
         self.optimizer.step()
 
 
@@ -106,6 +123,18 @@ class OpacusExpanded(Opacus):
     name, mode = "Opacus ew", "ew"
 
 
+class OpacusLoss:
+    """A loss as Opacus wants it for ghost clipping, which sets how it is reduced."""
+
+    reduction = "mean"
+
+    def __init__(self, losses: Losses) -> None:
+        self.losses = losses
+
+    def __call__(self, outputs, targets):
+        return self.losses(outputs, targets)
+
+
 class OpacusGhost(Engine):
     name = "Opacus ghost"
 
@@ -119,7 +148,7 @@ class OpacusGhost(Engine):
         from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 
         self.model = GradSampleModuleFastGradientClipping(
-            self.model, max_grad_norm=CLIP, use_ghost_clipping=True
+            with_opacus_layers(self.model), max_grad_norm=CLIP, use_ghost_clipping=True
         )
         super().prepare()
         self.optimizer = DPOptimizerFastGradientClipping(
@@ -128,9 +157,7 @@ class OpacusGhost(Engine):
             max_grad_norm=CLIP,
             expected_batch_size=len(self.targets),
         )
-        self.loss = DPLossFastGradientClipping(
-            self.model, self.optimizer, nn.CrossEntropyLoss(reduction="mean")
-        )
+        self.loss = DPLossFastGradientClipping(self.model, self.optimizer, OpacusLoss(self.losses))
 
     def step(self) -> None:
         self.optimizer.zero_grad()
@@ -162,7 +189,7 @@ class FastDP(Engine):
         ).attach(self.optimizer)
 
     def step(self) -> None:
-        functional.cross_entropy(self.model(self.inputs), self.targets).backward()
+        self.mean_loss().backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
 
@@ -173,7 +200,7 @@ class Vmapped(Engine):
 
     def prepare(self) -> None:
         super().prepare()
-        self.values = dict(self.model.named_parameters())
+        self.values = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
         per_example = torch.func.vmap(
             torch.func.grad(self.loss_of_one), in_dims=(None, 0, 0), randomness="different"
         )
@@ -181,7 +208,7 @@ class Vmapped(Engine):
 
     def loss_of_one(self, values, single, target):
         outputs = torch.func.functional_call(self.model, values, (single[None],))
-        return functional.cross_entropy(outputs, target[None])
+        return self.losses(outputs, target[None])[0]
 
     def step(self) -> None:
         values = {name: value.detach() for name, value in self.values.items()}

@@ -20,7 +20,7 @@ os.environ.update(SINGLE_THREAD)  # before torch starts its threads
 import tables
 import torch
 from torch import nn
-from torch.nn import functional
+from training_models import GPT, of_tokens
 
 WORDS, WIDTH, LAYERS, HEADS, LENGTH, BATCH, STEPS = 16_000, 768, 12, 12, 128, 8, 3
 WAYS = {"plain SGD": None, "taut, unchecked": False, "taut": True}
@@ -30,46 +30,11 @@ REMARK = """Wanted: a first step of at most 2 plain ones, and at most 1.5 times 
 second step holds a test of a few examples: the least later step is one without."""
 
 
-class Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.parts, self.joined = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.widen, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-
-    def forward(self, x):
-        batch, length, _ = x.shape
-        shape = batch, length, HEADS, WIDTH // HEADS
-        parts = self.parts(self.first(x)).chunk(3, -1)
-        heads = (part.view(shape).transpose(1, 2) for part in parts)
-        mixed = functional.scaled_dot_product_attention(*heads, is_causal=True)
-        x = x + self.joined(mixed.transpose(1, 2).reshape(x.shape))
-        return x + self.narrow(functional.gelu(self.widen(self.second(x))))
-
-
-class Language(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Embedding(LENGTH, WIDTH)
-        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
-        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS, bias=False)
-        nn.init.normal_(self.words.weight, std=0.02)
-        self.head.weight = self.words.weight
-
-    def forward(self, tokens):
-        places = torch.arange(tokens.shape[1]).expand(tokens.shape)
-        return self.head(self.norm(self.blocks(self.words(tokens) + self.places(places))))
-
-
-def losses(outputs, tokens):
-    return functional.cross_entropy(outputs.transpose(1, 2), tokens, reduction="none").mean(1)
-
-
 def measured(way: str, peak) -> tables.Row:
     """Return what the steps of one way cost, in this process."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = Language()
+    model = GPT(WORDS, WIDTH, LAYERS, HEADS, LENGTH)
     inputs, targets = (torch.randint(WORDS, (BATCH, LENGTH)) for _ in range(2))
     step = step_of(way, model, inputs, targets)
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here on
@@ -87,7 +52,7 @@ def step_of(way: str, model: nn.Module, inputs, targets):
 
     def plain() -> None:
         optimizer.zero_grad()
-        losses(model(inputs), targets).mean().backward()
+        of_tokens(model(inputs), targets).mean().backward()
         optimizer.step()
 
     if checked is None:
@@ -100,7 +65,7 @@ def step_of(way: str, model: nn.Module, inputs, targets):
     )
 
     def private() -> None:
-        gradient.accumulate_batch(inputs, targets, losses)
+        gradient.accumulate_batch(inputs, targets, of_tokens)
         gradient.finish()
         optimizer.step()
 
