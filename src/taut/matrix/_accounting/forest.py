@@ -10,12 +10,15 @@ from scipy.special import ndtr, ndtri
 
 from taut._base.arrays import Vector
 from taut.accounting import Adjacency, PrivacyLoss, approximate, between, mixture_of_gaussians, zero
-from taut.matrix._accounting.laws import PRUNED, binomial_law
+from taut.matrix._accounting.laws import PRUNED, binomial_law, pushed
 from taut.matrix._encoders.tree import TreeEncoder
 
 __all__ = ["forest_loss"]
 
 _SPLITS = (0.05, 0.2)  # shares of delta for unlikely histories that are tried; all are sound
+_LEFT_OUT = 1e-60  # of a binomial law, before histories make large counts likelier
+_FACTOR_ERROR = 8 * float(np.finfo(np.float64).eps)  # of a factor, for every unit of its logarithm
+_LARGEST_GAIN = 700.0  # logarithm of a factor that floats can hold
 
 
 def forest_loss(
@@ -40,7 +43,7 @@ def forest_loss(
 
 def _one_block(height: int, trees: int, rate: float, sigma: float, direction: str) -> PrivacyLoss:
     """Return the loss of a tree as one row: the norm is at most the count times a column's."""
-    masses, left = binomial_law(1 << (height - 1), rate, PRUNED)
+    masses, left = binomial_law(1 << (height - 1), rate, _LEFT_OUT, up=True)
     tree = _mixture(masses, math.sqrt(height), sigma, direction)
     return trees * tree + approximate(0.0, min(trees * left, 0.5), adjacency=direction)
 
@@ -53,21 +56,39 @@ def _root_first(
     share = unlikely / (trees * max((1 << (height - 1)) - 1, 1))
     for level in range(height - 1, -1, -1):
         above = height - 1 - level
-        masses, left = binomial_law(1 << level, rate, PRUNED)
+        masses, left = binomial_law(1 << level, rate, _LEFT_OUT, up=True)
         if above:
             tau = _history(height, level, rate, sigma, share, direction)
-            counts = np.arange(masses.size)
-            tilt = (counts * tau - counts**2 * above / 2) / sigma**2
-            # The largest factor of any count bounds that of the counts left out.
-            peak = tau**2 / (2 * above * sigma**2)
-            masses = masses * np.exp(tilt - peak)
-            scale = float(masses.sum())
-            left = left / max(scale, 1e-300)
-            masses = masses / max(scale, 1e-300)
+            masses, left = _tilted(masses, left, tau, above, sigma)
         nodes = trees << above
         lost += nodes * left
         total = total + nodes * _mixture(masses, 1.0, sigma, direction)
     return total + approximate(0.0, min(lost, 0.999), adjacency=direction)
+
+
+def _tilted(
+    masses: Vector, left: float, tau: float, above: int, sigma: float
+) -> tuple[Vector, float]:
+    """Return the law of a node's count given that the nodes above it sum to ``tau``.
+
+    The factor exp((k tau - k^2 above / 2) / sigma^2) rises up to k = tau / above, then falls; its
+    largest value at a count left out bounds what they gain.
+    """
+
+    def log_factor(counts: Vector) -> Vector:
+        tilt: Vector = (counts * tau - counts**2 * above / 2) / sigma**2
+        return tilt
+
+    factors = log_factor(np.arange(float(masses.size)))
+    peak = float(factors.max())
+    tilted = masses * np.exp(factors - peak)
+    scale = float(tilted.sum())
+    error = _FACTOR_ERROR * (1 + float(np.abs(factors).max()))
+    if left > 0:
+        worst = np.array([max(tau / above, float(masses.size))])
+        gain = min(float(log_factor(worst)[0]) - peak, _LARGEST_GAIN)
+        left = min(left * math.exp(gain) / scale * (1 + 2 * error), 1.0)
+    return pushed(tilted[None, :] / scale, np.array([left]), 2 * error, up=True)[0], left
 
 
 def _history(
@@ -94,7 +115,7 @@ def _shared(height: int, level: int, rate: float, share: float) -> tuple[Vector,
     for meet in range(level + 1, height):
         weight = height - meet
         leaves = 1 << (level + 1 if meet == level + 1 else meet - 1)
-        masses, left = binomial_law(leaves, rate, share * 1e-3 / height)
+        masses, left = binomial_law(leaves, rate, share * 1e-3 / height, up=True)
         spread = np.zeros(weight * (masses.size - 1) + 1)
         spread[::weight] = masses
         law = np.convolve(law, spread)
@@ -120,8 +141,7 @@ def _projected(
     leaves = 1 << (height - 1)
     nodes = sum((leaves >> level) * 4**level for level in range(height))
     shift = (2 * leaves - 1) / math.sqrt(trees * nodes) * (1 - 1e-12)
-    masses, _ = binomial_law(trees * leaves, rate, PRUNED)
-    masses[0] += max(1 - float(masses.sum()), 0.0)
+    masses, _ = binomial_law(trees * leaves, rate, PRUNED, up=False)
     return mixture_of_gaussians(
-        masses / masses.sum(), shift * np.arange(masses.size), sigma, adjacency=relation
+        masses, shift * np.arange(masses.size), sigma, adjacency=relation
     )
