@@ -66,7 +66,7 @@ def amplified_loss(
     target = validate.below_one(delta=validate.positive(delta=delta))
     relation = _checked(Adjacency(adjacency), sampler)
     if isinstance(sampler, BallsInBins):
-        return balls_in_bins_loss(encoder, sampler, noise, relation)
+        return balls_in_bins_loss(encoder, sampler, noise, target, relation)
     assert isinstance(sampler, PoissonRounds | CyclicPoisson)
     if sampler.rate == 0:
         return zero(adjacency=relation)
