@@ -45,7 +45,12 @@ from taut.accounting._mechanisms.given import (
     zero,
 )
 from taut.accounting._mechanisms.log_concave import additive_noise
-from taut.accounting._mechanisms.mixture import group_poisson, mixture_of_gaussians
+from taut.accounting._mechanisms.mixture import (
+    group_fixed_size,
+    group_poisson,
+    linear_last_iterate,
+    mixture_of_gaussians,
+)
 from taut.accounting._mechanisms.noise import (
     discrete_gaussian,
     discrete_laplace,
@@ -102,8 +107,10 @@ __all__ = [
     "from_rdp",
     "gaussian",
     "gaussian_mu",
+    "group_fixed_size",
     "group_poisson",
     "laplace",
+    "linear_last_iterate",
     "mixed_gaussian",
     "mixed_laplace",
     "mixture_of_gaussians",

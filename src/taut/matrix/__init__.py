@@ -7,12 +7,14 @@ A :class:`Workload` says which running sums are wanted, an :class:`Encoder` how 
 
 from taut._base import surface
 from taut.matrix._accounting.amplified import amplified_loss
+from taut.matrix._accounting.estimates import AmplifiedEstimate, estimate_balls_in_bins
 from taut.matrix._accounting.samplers import (
     BallsInBins,
     CyclicPoisson,
     PoissonRounds,
     SecretSampler,
 )
+from taut.matrix._accounting.shuffled import shuffled_tree_bounds
 from taut.matrix._accounting.unamplified import unamplified_loss
 from taut.matrix._encoders.dense import BandedEncoder, DenseEncoder
 from taut.matrix._encoders.encoder import Encoder, NoiseStream
@@ -41,6 +43,7 @@ from taut.matrix._sensitivity import Sensitivity, sensitivity
 from taut.matrix._workloads import Workload
 
 __all__ = [
+    "AmplifiedEstimate",
     "BallsInBins",
     "BandedEncoder",
     "BufferedEncoder",
@@ -67,11 +70,13 @@ __all__ = [
     "banded_toeplitz",
     "buffered",
     "errors",
+    "estimate_balls_in_bins",
     "identity",
     "inverse_square_root",
     "lambda_cgd",
     "optimal_dense",
     "sensitivity",
+    "shuffled_tree_bounds",
     "square_root",
     "unamplified_loss",
 ]

@@ -26,7 +26,13 @@ from taut.accounting._pairs.pair import Pair
 from taut.accounting._pairs.sampled import SampledPair
 from taut.accounting._releases.release import Release
 
-__all__ = ["MixtureOfGaussians", "group_poisson", "mixture_of_gaussians"]
+__all__ = [
+    "MixtureOfGaussians",
+    "group_fixed_size",
+    "group_poisson",
+    "linear_last_iterate",
+    "mixture_of_gaussians",
+]
 
 
 @dataclass(frozen=True)
@@ -159,6 +165,96 @@ def group_poisson(
     unit = validate.positive(sensitivity=sensitivity)
     return mixture_of_gaussians(
         _binomial(size, share), unit * np.arange(size + 1.0), sigma, adjacency=adjacency
+    )
+
+
+def group_fixed_size(
+    sigma: float,
+    batch_size: int,
+    population: int,
+    group_size: int,
+    sensitivity: float = 1.0,
+) -> PrivacyLoss:
+    """Return the loss of one noisy sum over a batch of fixed size, for a group of records at once.
+
+    How many of the group are in a batch drawn without replacement is hypergeometric.
+
+    Args:
+        sigma: standard deviation of the noise.
+        batch_size: records in the batch.
+        population: records in the dataset, those of the group included.
+        group_size: records that one person, household or firm may have.
+        sensitivity: largest l2-norm of one record's contribution.
+
+    **Guarantee**: zero-out of a whole group, whose records keep their places in the dataset and
+    contribute nothing; exact when all contributions point in one direction
+    (docs/theory/mixtures.md; Ganesh 2024). Other relations change who else is in the batch, and
+    have no such pair.
+
+    Raises:
+        ValueError: if the sizes do not fit.
+
+    Example:
+        >>> from taut.accounting import group_fixed_size
+        >>> family = 1_000 * group_fixed_size(1.0, batch_size=10, population=1_000, group_size=4)
+        >>> round(family.epsilon(delta=1e-6), 1)
+        10.0
+    """
+    batch = validate.positive_integer(batch_size=batch_size)
+    total = validate.positive_integer(population=population)
+    size = validate.positive_integer(group_size=group_size)
+    if batch > total or size > total:
+        raise ValueError(
+            f"batch_size and group_size must not exceed population={total}, "
+            f"got batch_size={batch} and group_size={size}"
+        )
+    unit = validate.positive(sensitivity=sensitivity)
+    ways = math.comb(total, batch)
+    masses = [
+        math.comb(size, j) * math.comb(total - size, batch - j) / ways if j <= batch else 0.0
+        for j in range(size + 1)
+    ]
+    return mixture_of_gaussians(
+        masses, unit * np.arange(size + 1.0), sigma, adjacency=Adjacency.ZERO_OUT
+    )
+
+
+def linear_last_iterate(
+    sigma: float,
+    rate: float,
+    steps: int,
+    sensitivity: float = 1.0,
+    *,
+    adjacency: Adjacency | str = "add_remove",
+) -> PrivacyLoss:
+    """Return the loss of the last iterate alone of noisy descent on linear losses.
+
+    The iterate is a sum over all steps: noise of deviation sqrt(steps) sigma on a shift that occurs
+    Binomial(steps, rate) times.
+
+    Args:
+        sigma: standard deviation of the noise of every step.
+        rate: probability with which each record is sampled in every step, independently.
+        steps: number of steps, all with one learning rate.
+        sensitivity: largest l2-norm of one record's contribution.
+        adjacency: add/remove, one of its halves, or zero-out.
+
+    **Guarantee**: only for **linear** losses, where contributions do not depend on the iterate, and
+    if nothing but the last iterate is ever seen: no clipping that depends on it, no projection, no
+    momentum, no checkpoint. Both directions are computed (Choquette-Choo, Ganesh, Steinke and
+    Thakurta 2024, appendix F.5, where the smaller one is printed: docs/errata.md, E36).
+
+    Example:
+        >>> from taut.accounting import linear_last_iterate
+        >>> round(linear_last_iterate(1.0, rate=1 / 128, steps=128).epsilon(delta=1e-6), 4)
+        0.4199
+    """
+    share = validate.probability(rate=rate)
+    count = validate.positive_integer(steps=steps)
+    unit = validate.positive(sensitivity=sensitivity)
+    noise = validate.positive(sigma=sigma) * math.sqrt(count)
+    return mixture_of_gaussians(
+        _binomial(count, share), unit * np.arange(count + 1.0), noise, adjacency=adjacency
     )
 
 

@@ -154,9 +154,7 @@ def _circle(terms: _Terms, masses: Vector, length: int) -> tuple[Vector, float]:
     weight = root[:, None] * root
     transformed = np.fft.rfft(terms.laws, axis=1)
     found = np.zeros(transformed.shape[1], dtype=np.complex128)
-    by_law = np.bincount(
-        terms.pairs.ravel(), (weight**2).ravel(), minlength=terms.laws.shape[0]
-    )
+    by_law = np.bincount(terms.pairs.ravel(), (weight**2).ravel(), minlength=terms.laws.shape[0])
     with np.errstate(divide="ignore"):
         log_norm = 0.5 * np.log(by_law @ np.abs(transformed) ** 2)
     bound = np.exp(np.minimum(length * log_norm, 0.0))

@@ -142,6 +142,4 @@ def _projected(
     nodes = sum((leaves >> level) * 4**level for level in range(height))
     shift = (2 * leaves - 1) / math.sqrt(trees * nodes) * (1 - 1e-12)
     masses, _ = binomial_law(trees * leaves, rate, PRUNED, up=False)
-    return mixture_of_gaussians(
-        masses, shift * np.arange(masses.size), sigma, adjacency=relation
-    )
+    return mixture_of_gaussians(masses, shift * np.arange(masses.size), sigma, adjacency=relation)

@@ -117,9 +117,7 @@ def _nothing(direction: str) -> PrivacyLoss:
     return from_profile({-1.0: 1.0, 1.0: 1.0}, adjacency=direction)
 
 
-def _row_atoms(
-    law: Matrix, counts: Vector, shifts: Vector, share: float, direction: str
-) -> _Atoms:
+def _row_atoms(law: Matrix, counts: Vector, shifts: Vector, share: float, direction: str) -> _Atoms:
     """Return two atoms for every cell of outputs, at its ends, that keep both of its masses.
 
     The ends are moved apart by what the computed losses may be off.
