@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
@@ -181,3 +183,11 @@ def test_tiny_workloads_have_optima(steps):
     for encoder in (banded(sums, 4), banded_toeplitz(sums, 4), banded_inverse(sums, 4)):
         assert rms(encoder, sums) <= rms(square_root(sums), sums) * (1 + 1e-9)
     assert buffered(sums, 2).steps == steps
+
+
+def test_more_bands_are_never_worse_in_long_runs():
+    """Long inverses overflow where a first step is too long; the search must not stop there."""
+    sums = Workload(2048)
+    found = [rms(banded_toeplitz(sums, bands), sums) for bands in (1, 2, 3, 4, 6, 8)]
+    assert all(more < fewer - 0.5 for fewer, more in itertools.pairwise(found))
+    assert found[3] == pytest.approx(16.2201, abs=1e-3)

@@ -20,6 +20,7 @@ Objective = Callable[[Vector], tuple[float, Vector]]
 _GOALS = ("root_mean_square", "maximum")
 _MOST_ITERATIONS = 500  # of a quasi-Newton method in at most some hundred unknowns
 _SETTLED_GRADIENT = 1e-7  # of the logarithm of the error, which is then known to some 1e-12
+_FIRST_STEP = 0.1  # length of a search's first step: a longer one lands where inverses overflow
 
 
 @dataclass(frozen=True)
@@ -94,17 +95,22 @@ def minimised(function: Objective, start: Vector) -> Vector:
     """Return where a smooth function is least, near ``start``, by a quasi-Newton method."""
     from scipy.optimize import minimize
 
+    # The method's first step is one unit long, whatever the slope.
+    def scaled(unknown: Vector) -> tuple[float, Vector]:
+        value, gradient = function(_FIRST_STEP * unknown)
+        return value, _FIRST_STEP * gradient
+
     found = minimize(
-        function,
-        start,
+        scaled,
+        start / _FIRST_STEP,
         jac=True,
         method="L-BFGS-B",
         options={
             "maxiter": _MOST_ITERATIONS,
             "maxcor": 30,
-            "gtol": _SETTLED_GRADIENT,
+            "gtol": _SETTLED_GRADIENT * _FIRST_STEP,
             "ftol": 1e-14,
         },
     )
-    best: Vector = found.x if found.fun <= function(start)[0] else start
+    best: Vector = _FIRST_STEP * found.x if found.fun <= function(start)[0] else start
     return best
