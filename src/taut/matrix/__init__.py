@@ -2,10 +2,12 @@
 
 A :class:`Workload` says which running sums are wanted, an :class:`Encoder` how noise is correlated;
 :func:`errors` compares encoders at equal privacy, :func:`sensitivity` and
-:func:`unamplified_loss` account for them, :func:`amplified_loss` where steps are secret.
+:func:`unamplified_loss` account for them, :func:`amplified_loss` where steps are secret;
+:func:`optimize` finds the encoder and sampler with the least error at a promise.
 """
 
 from taut._base import surface
+from taut.matrix._accounting.allocation import CyclicAllocation, allocated_loss
 from taut.matrix._accounting.amplified import amplified_loss
 from taut.matrix._accounting.estimates import AmplifiedEstimate, estimate_balls_in_bins
 from taut.matrix._accounting.samplers import (
@@ -39,6 +41,8 @@ from taut.matrix._participation import (
     Participation,
     SingleParticipation,
 )
+from taut.matrix._planning.optimize import optimize
+from taut.matrix._planning.ranking import RankedNoise, Ranking
 from taut.matrix._sensitivity import Sensitivity, sensitivity
 from taut.matrix._workloads import Workload
 
@@ -47,6 +51,7 @@ __all__ = [
     "BallsInBins",
     "BandedEncoder",
     "BufferedEncoder",
+    "CyclicAllocation",
     "CyclicPoisson",
     "DenseEncoder",
     "DenseOptimum",
@@ -58,12 +63,15 @@ __all__ = [
     "NoiseStream",
     "Participation",
     "PoissonRounds",
+    "RankedNoise",
+    "Ranking",
     "SecretSampler",
     "Sensitivity",
     "SingleParticipation",
     "ToeplitzEncoder",
     "TreeEncoder",
     "Workload",
+    "allocated_loss",
     "amplified_loss",
     "banded",
     "banded_inverse",
@@ -75,6 +83,7 @@ __all__ = [
     "inverse_square_root",
     "lambda_cgd",
     "optimal_dense",
+    "optimize",
     "sensitivity",
     "shuffled_tree_bounds",
     "square_root",

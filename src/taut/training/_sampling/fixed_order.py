@@ -18,7 +18,7 @@ from taut.training._sampling.sampling import Indices, checked_examples
 
 __all__ = ["FixedOrderSampling"]
 
-_ROUNDING = 1e-9  # relative: what arithmetic does to the inverse of a rate
+_RATE_ERROR = 1e-9  # relative: what arithmetic does to the inverse of a rate
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class FixedOrderSampling(EpochSampling):
 
     def fitted(self, examples: int, rate: float) -> Self:
         steps = round(1 / rate)
-        if not math.isclose(steps * rate, 1.0, rel_tol=_ROUNDING):
+        if not math.isclose(steps * rate, 1.0, rel_tol=_RATE_ERROR):
             raise ValueError(
                 f"rate must be one over a whole number of steps for a fixed order, got {rate!r}; "
                 "give batch_size instead"
