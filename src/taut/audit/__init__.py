@@ -15,6 +15,9 @@ from taut.audit._replay.replay import replay
 from taut.audit._replay.result import ReplayedRelease, ReplayResult
 from taut.audit._replay.wrapped_draws import recorded_generator
 from taut.audit._replay.wrapped_functions import recorded
+from taut.audit._sequential.audit import refute_loop, refute_plan, refute_training
+from taut.audit._sequential.planning import runs_to_refute
+from taut.audit._sequential.result import RunningCheck, SequentialResult
 from taut.audit._statements.verify import Verdict, Verification, verify_statement
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ __all__ = [
     "NoiseCheck",
     "ReplayResult",
     "ReplayedRelease",
+    "RunningCheck",
+    "SequentialResult",
     "Verdict",
     "Verification",
     "audit_loop",
@@ -40,6 +45,10 @@ __all__ = [
     "recorded_optimizer",
     "recorded_torch",
     "replay",
+    "refute_loop",
+    "refute_plan",
+    "refute_training",
+    "runs_to_refute",
     "verify_statement",
 ]
 

@@ -45,12 +45,18 @@ class Claim:
         self._factors: NDArray[np.float64] = np.exp(np.minimum(curve[0], _LARGEST))
         self._deltas: NDArray[np.float64] = curve[1]
 
+    @property
+    def lines(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Slopes and intercepts of lines in the false-positive rate that no attack is above."""
+        slopes = np.concatenate([self._factors, 1.0 / self._factors])
+        intercepts = np.concatenate([self._deltas, 1.0 - (1.0 - self._deltas) / self._factors])
+        return slopes, intercepts
+
     def allowed(self, fpr: ArrayLike) -> NDArray[np.float64]:
         """Return upper bounds on the true-positive rate at these false-positive rates."""
+        slopes, intercepts = self.lines
         rate = np.asarray(fpr, dtype=np.float64)[..., None]
-        direct = self._deltas + self._factors * rate
-        complement = 1.0 - (1.0 - rate - self._deltas) / self._factors
-        return np.asarray(np.minimum(direct, complement).min(-1).clip(0.0, 1.0))
+        return np.asarray((slopes * rate + intercepts).min(-1).clip(0.0, 1.0))
 
 
 @lru_cache(maxsize=32)

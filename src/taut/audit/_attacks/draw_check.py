@@ -7,19 +7,18 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from taut.audit._attacks.noise_checks import NoiseCheck, check_normal
 from taut.audit._attacks.statistics import Runs, StepValues
 
-__all__ = ["DRAWS", "draw_check"]
+__all__ = ["DRAWS", "normal_draws"]
 
 DRAWS = "draws in an epoch"
 _LEAST = 1e-300  # of a tail: a normal number of 37 deviations refutes any claim, and stays finite
 
 
-def draw_check(
+def normal_draws(
     runs: Runs, *, shift: StepValues, rate: StepValues, is_allocated: bool
-) -> NoiseCheck:
-    """Test sums over epochs of what runs with the canary alone have released.
+) -> NDArray[np.float64]:
+    """Return sums over epochs of what the canary alone has released, made standard normal.
 
     A sum over an epoch is normal noise and as many shifts as batches had the canary: exactly one
     if it is allocated to a step, a binomial number if every step draws afresh. Its distribution
@@ -42,7 +41,7 @@ def draw_check(
         moved, chance = (float(value) for value in pairs[begin])
         normal += _of_stretch(runs[:, begin:end, 0], moved, chance, is_allocated)
         begin = end
-    return check_normal(DRAWS, np.concatenate(normal))
+    return np.concatenate(normal)
 
 
 def _of_stretch(

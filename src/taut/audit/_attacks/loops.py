@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from taut.audit._attacks.attack import Sides
 from taut.audit._attacks.audit import collect, enough, judge, seeds
-from taut.audit._attacks.claim import Claim
-from taut.audit._attacks.crafted import Craft, Rows, crafted, likelihood_ratios
-from taut.audit._attacks.draw_check import draw_check
+from taut.audit._attacks.crafted import Craft
+from taut.audit._attacks.draw_check import DRAWS
+from taut.audit._attacks.loop_game import Loop, LoopGame
+from taut.audit._attacks.noise_checks import check_normal
 from taut.audit._attacks.result import AuditResult
-from taut.audit._attacks.statistics import StepValues
-from taut.errors import UnsoundConfiguration
 
 if TYPE_CHECKING:
     from taut.training import Plan
 
-__all__ = ["Loop", "audit_loop"]
-
-Loop: TypeAlias = Callable[[Rows, int], ArrayLike]
-"""Trains on examples with these gradients, from this seed; returns the gradient of every step."""
+__all__ = ["audit_loop"]
 
 
 def audit_loop(
@@ -82,97 +77,22 @@ def audit_loop(
         >>> audit_loop(loop, plan, trials=200, seed=0).passed  # divides by the size of the batch
         False
     """
-    if plan.mixing is not None:
-        raise UnsoundConfiguration(
-            "a plan that mixes weights promises nothing about gradients, which this audit looks "
-            "at; audit the same plan without mixing, or states by audit_training"
-        )
-    if plan.encoder is not None:
-        raise UnsoundConfiguration(
-            "noise that is correlated over steps hides the run as a whole, and this audit looks at "
-            "steps one by one; audit the same plan with independent noise"
-        )
-    deviation, kept = _noise(plan, dimension)
-    norm = deviation / plan.noise_multiplier_at(0)
-    adjacency = plan.adjacency
-    is_usual = crafts is None
-    if crafts is None:
-        crafts = crafted(plan.examples, clip_norm=norm, dimension=dimension, adjacency=adjacency)
-    _check_crafts(crafts, dimension)
-    longest = norm
-    if plan.clipping.entry_blocks is not None:  # a canary is in one coordinate
-        longest = min(norm, plan.clipping.entry_blocks[0].entry_bound)
-    scale, chosen = _units_of(plan, norm, longest, kept)
-    claim = Claim(plan.loss, plan.delta)
+    game = LoopGame(plan, dimension, crafts)
     # No seed serves two crafted pairs: runs with the same noise would count twice in its checks.
-    drawn = seeds(2 * enough(trials) * len(crafts), seed)
+    drawn = seeds(2 * enough(trials) * len(game.crafts), seed)
     settings = []
-    is_allocated = plan.sampling.epoch_steps > 1
-    for place, craft in enumerate(crafts):
+    for place, craft in enumerate(game.crafts):
         without, including = collect(
-            lambda with_canary, run_seed, craft=craft: _units(  # type: ignore[misc]
-                loop(craft.including if with_canary else craft.without, run_seed),
-                (plan.steps, dimension),
-                scale,
+            lambda with_canary, run_seed, craft=craft: game.run(  # type: ignore[misc]
+                loop, craft, with_canary, run_seed
             ),
             drawn[2 * trials * place : 2 * trials * (place + 1)],
         )
-        ratios = likelihood_ratios(craft, relation=adjacency, **chosen)
-        settings.append(Sides(craft.name, without, including, ratios))
+        settings.append(Sides(craft.name, without, including, game.statistics(craft)))
     noise = [runs[:, :, 1:] for sides in settings for runs in (sides.without, sides.including)]
     draws = [
-        draw_check(sides.including, is_allocated=is_allocated, **chosen)
+        check_normal(DRAWS, game.draws(sides.including))
         for sides in settings
-        if is_usual and sides.craft == "silent"
+        if sides.craft == game.draws_seen_in
     ]
-    return judge(settings, np.concatenate(noise), claim, adjacency, confidence, draws)
-
-
-def _units_of(
-    plan: Plan, norm: float, longest: float, kept: float
-) -> tuple[StepValues, dict[str, StepValues]]:
-    """Return the deviation of what is released, and how the canary moves that, in its units."""
-    steps = range(plan.steps) if plan.is_scheduled else range(1)
-    noises = np.array([norm * plan.noise_multiplier_at(step) for step in steps])
-    sizes = np.array([plan.batch_size_at(step) for step in steps])
-    drawn = [plan.sampling_at(step).participation(plan.examples) for step in steps]
-    scale, shift, rate = noises / (sizes * kept), longest / noises, np.array(drawn) * kept
-    if not plan.is_scheduled:
-        return float(scale[0]), {"shift": float(shift[0]), "rate": float(rate[0])}
-    return scale, {"shift": shift, "rate": rate}
-
-
-def _noise(plan: Plan, dimension: int) -> tuple[float, float]:
-    """Return the deviation of a step's noise, and how likely a coordinate takes part."""
-    from taut.training.extend import IndependentNoise
-
-    noise = plan.noise({"weight": dimension})
-    if not isinstance(noise, IndependentNoise):
-        raise ValueError(
-            f"plan must have the same noise in all coordinates, got clipping={plan.clipping!r}; "
-            "audit a plan with a clipping by norms or by entries"
-        )
-    return noise.scales[0], noise.coordinate_rate
-
-
-def _check_crafts(crafts: Sequence[Craft], dimension: int) -> None:
-    if not crafts or len({craft.name for craft in crafts}) < len(crafts):
-        raise ValueError("crafts must be at least one, with different names")
-    for craft in crafts:
-        for rows in (craft.without, craft.including):
-            if rows.ndim != 2 or rows.shape[1] != dimension or rows[:, 1:].any():
-                raise ValueError(
-                    f"craft {craft.name!r} must hold rows of dimension={dimension} that are zero "
-                    "after the first coordinate"
-                )
-
-
-def _units(released: ArrayLike, shape: tuple[int, int], scale: StepValues) -> NDArray[np.float64]:
-    """Return what a loop released in units of the claimed deviation."""
-    run = np.asarray(released, dtype=np.float64)
-    if run.shape != shape:
-        raise ValueError(
-            f"loop must return one gradient for every step of the plan, of shape {shape}, got "
-            f"{run.shape}"
-        )
-    return np.asarray(run / np.reshape(scale, (-1, 1)))
+    return judge(settings, np.concatenate(noise), game.claim, game.adjacency, confidence, draws)

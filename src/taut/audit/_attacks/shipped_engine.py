@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from taut.audit._attacks.crafted import Rows
-from taut.audit._attacks.loops import Loop, audit_loop
+from taut.audit._attacks.loop_game import Loop
+from taut.audit._attacks.loops import audit_loop
 from taut.audit._attacks.result import AuditResult
 from taut.noise import RandomSource, SeededForExperiments, default_generator
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from taut.training import Plan
 
-__all__ = ["audit_plan"]
+__all__ = ["audit_plan", "engine_loop"]
 
 
 def audit_plan(
@@ -54,13 +55,28 @@ def audit_plan(
         >>> print(str(audit_plan(plan, trials=50, seed=0)).split(": ")[1].splitlines()[0])
         no fault found (which proves nothing)
     """
-    if engine not in ("trainer", "gradient"):
-        raise ValueError(f"engine must be 'trainer' or 'gradient', got engine={engine!r}")
-    make = _trainer_loop if engine == "trainer" else _gradient_loop
-    loop = make(plan, dimension, max_physical_batch_size, is_seeded=seed is not None)
+    loop = engine_loop(plan, engine, dimension, max_physical_batch_size, seed is not None)
     return audit_loop(
         loop, plan, trials=trials, confidence=confidence, seed=seed, dimension=dimension
     )
+
+
+def engine_loop(
+    plan: Plan, engine: str, dimension: int, physical: int | None, is_seeded: bool
+) -> Loop:
+    """Return the shipped engine as a loop over given gradients.
+
+    Args:
+        plan: what is carried out.
+        engine: "gradient" or "trainer", as for :func:`audit_plan`.
+        dimension: the number of weights.
+        physical: number of examples beyond which batches are computed in parts.
+        is_seeded: whether batches and noise follow from the seed of a run.
+    """
+    if engine not in ("trainer", "gradient"):
+        raise ValueError(f"engine must be 'trainer' or 'gradient', got engine={engine!r}")
+    make = _trainer_loop if engine == "trainer" else _gradient_loop
+    return make(plan, dimension, physical, is_seeded=is_seeded)
 
 
 def _losses(outputs: Tensor, _targets: Tensor) -> Tensor:

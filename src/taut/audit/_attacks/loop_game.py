@@ -1,0 +1,130 @@
+"""The game that a loop is audited with: crafted pairs, and its releases in units of the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from taut.audit._attacks.claim import Claim
+from taut.audit._attacks.crafted import Craft, Rows, crafted, likelihood_ratios
+from taut.audit._attacks.draw_check import normal_draws
+from taut.audit._attacks.statistics import Runs, Statistic, StepValues
+from taut.errors import UnsoundConfiguration
+
+if TYPE_CHECKING:
+    from taut.training import Plan
+
+__all__ = ["Loop", "LoopGame"]
+
+Loop: TypeAlias = Callable[[Rows, int], ArrayLike]
+"""Trains on examples with these gradients, from this seed; returns the gradient of every step."""
+
+
+class LoopGame:
+    """What a loop is given and what is seen of it, for a plan that it is said to carry out.
+
+    Args:
+        plan: what is claimed.
+        dimension: dimension of gradients, at least 2.
+        crafts: pairs of neighbours, by default both of :func:`crafted`.
+
+    Raises:
+        ValueError: if crafts or the plan's noise do not fit.
+        UnsoundConfiguration: for a plan that promises nothing about single gradients.
+    """
+
+    def __init__(self, plan: Plan, dimension: int, crafts: Sequence[Craft] | None = None) -> None:
+        if plan.mixing is not None:
+            raise UnsoundConfiguration(
+                "a plan that mixes weights promises nothing about gradients, which this audit "
+                "looks at; audit the same plan without mixing, or states by audit_training"
+            )
+        if plan.encoder is not None:
+            raise UnsoundConfiguration(
+                "noise that is correlated over steps hides the run as a whole, and this audit "
+                "looks at steps one by one; audit the same plan with independent noise"
+            )
+        deviation, kept = _noise(plan, dimension)
+        norm = deviation / plan.noise_multiplier_at(0)
+        self.adjacency = plan.adjacency
+        self.draws_seen_in = "silent" if crafts is None else None
+        """Name of the craft whose runs with the canary show how it was drawn, if there is one."""
+        if crafts is None:
+            crafts = crafted(
+                plan.examples, clip_norm=norm, dimension=dimension, adjacency=self.adjacency
+            )
+        _check_crafts(crafts, dimension)
+        self.crafts = tuple(crafts)
+        longest = norm
+        if plan.clipping.entry_blocks is not None:  # a canary is in one coordinate
+            longest = min(norm, plan.clipping.entry_blocks[0].entry_bound)
+        self._scale, self._moved = _units_of(plan, norm, longest, kept)
+        self._shape = (plan.steps, dimension)
+        self._is_allocated = plan.sampling.epoch_steps > 1
+        self.claim = Claim(plan.loss, plan.delta)
+
+    def run(self, loop: Loop, craft: Craft, with_canary: bool, run_seed: int) -> Runs:
+        """Return what a run of a loop released, in units of the claimed deviation."""
+        rows = craft.including if with_canary else craft.without
+        return _units(loop(rows, run_seed), self._shape, self._scale)
+
+    def statistics(self, craft: Craft) -> Mapping[str, Statistic]:
+        """Return the likelihood ratios of the claimed mechanism, where they are known."""
+        return likelihood_ratios(craft, relation=self.adjacency, **self._moved)
+
+    def draws(self, runs: Runs) -> NDArray[np.float64]:
+        """Return how often the canary was drawn in these runs with it, as normal numbers."""
+        return normal_draws(runs, is_allocated=self._is_allocated, **self._moved)
+
+
+def _units_of(
+    plan: Plan, norm: float, longest: float, kept: float
+) -> tuple[StepValues, dict[str, StepValues]]:
+    """Return the deviation of what is released, and how the canary moves that, in its units."""
+    steps = range(plan.steps) if plan.is_scheduled else range(1)
+    noises = np.array([norm * plan.noise_multiplier_at(step) for step in steps])
+    sizes = np.array([plan.batch_size_at(step) for step in steps])
+    drawn = [plan.sampling_at(step).participation(plan.examples) for step in steps]
+    scale, shift, rate = noises / (sizes * kept), longest / noises, np.array(drawn) * kept
+    if not plan.is_scheduled:
+        return float(scale[0]), {"shift": float(shift[0]), "rate": float(rate[0])}
+    return scale, {"shift": shift, "rate": rate}
+
+
+def _noise(plan: Plan, dimension: int) -> tuple[float, float]:
+    """Return the deviation of a step's noise, and how likely a coordinate takes part."""
+    from taut.training.extend import IndependentNoise
+
+    noise = plan.noise({"weight": dimension})
+    if not isinstance(noise, IndependentNoise):
+        raise ValueError(
+            f"plan must have the same noise in all coordinates, got clipping={plan.clipping!r}; "
+            "audit a plan with a clipping by norms or by entries"
+        )
+    return noise.scales[0], noise.coordinate_rate
+
+
+def _check_crafts(crafts: Sequence[Craft], dimension: int) -> None:
+    if not crafts or len({craft.name for craft in crafts}) < len(crafts):
+        raise ValueError("crafts must be at least one, with different names")
+    for craft in crafts:
+        for rows in (craft.without, craft.including):
+            if rows.ndim != 2 or rows.shape[1] != dimension or rows[:, 1:].any():
+                raise ValueError(
+                    f"craft {craft.name!r} must hold rows of dimension={dimension} that are zero "
+                    "after the first coordinate"
+                )
+
+
+def _units(released: ArrayLike, shape: tuple[int, int], scale: StepValues) -> NDArray[np.float64]:
+    """Return what a loop released in units of the claimed deviation."""
+    run = np.asarray(released, dtype=np.float64)
+    if run.shape != shape:
+        raise ValueError(
+            f"loop must return one gradient for every step of the plan, of shape {shape}, got "
+            f"{run.shape}"
+        )
+    return np.asarray(run / np.reshape(scale, (-1, 1)))
