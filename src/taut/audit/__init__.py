@@ -11,6 +11,8 @@ from taut.audit._attacks.loops import audit_loop
 from taut.audit._attacks.noise_checks import NoiseCheck
 from taut.audit._attacks.result import AuditResult
 from taut.audit._attacks.shipped_engine import audit_plan
+from taut.audit._one_run.audit import OneRunResult, audit_one_run
+from taut.audit._one_run.canaries import OneRunScores, RunCanaries
 from taut.audit._replay.replay import replay
 from taut.audit._replay.result import ReplayedRelease, ReplayResult
 from taut.audit._replay.wrapped_draws import recorded_generator
@@ -29,14 +31,18 @@ __all__ = [
     "Evidence",
     "Exposure",
     "NoiseCheck",
+    "OneRunResult",
+    "OneRunScores",
     "ReplayResult",
     "ReplayedRelease",
+    "RunCanaries",
     "RunningCheck",
     "SequentialResult",
     "Verdict",
     "Verification",
     "audit_loop",
     "audit_observations",
+    "audit_one_run",
     "audit_plan",
     "audit_training",
     "crafted",
@@ -44,10 +50,10 @@ __all__ = [
     "recorded_generator",
     "recorded_optimizer",
     "recorded_torch",
-    "replay",
     "refute_loop",
     "refute_plan",
     "refute_training",
+    "replay",
     "runs_to_refute",
     "verify_statement",
 ]

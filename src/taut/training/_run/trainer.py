@@ -289,6 +289,23 @@ class PrivateTrainer:
             finally:
                 self._gradient.discard()
 
+    def insert(self, gradients: Mapping[str, Tensor]) -> None:
+        """Add the gradients of made-up records to the batch of this step, clipped like any other.
+
+        Args:
+            gradients: gradients by the name of a trainable parameter, each of shape (records,
+                *parameter.shape); zero for parameters that are not named.
+
+        For canaries of an audit, from `Callback.on_batch_end`.
+
+        **Guarantee**: what is inserted must not depend on examples but through what was released;
+        the promise for examples is then what it was, as the sum of the others moves by a constant.
+
+        Raises:
+            ValueError: for a name that no trainable parameter has.
+        """
+        self._gradient.insert(gradients)
+
     def evaluate(
         self, dataset: Any, *, averaged: bool | None = None, batch_size: int = 1024
     ) -> Evaluation:
@@ -537,6 +554,8 @@ class PrivateTrainer:
             return False
         self._dropped_now = self._gradient.dropped
         self._dropped = warn_of_dropped(self._dropped, self._dropped_now)
+        for callback in self._callbacks:
+            callback.on_batch_end(self)
         self._gradient.finish()
         self.optimizer.step()
         if self.scheduler is not None:

@@ -13,9 +13,9 @@ from torch.optim import Optimizer
 from taut._base import validate
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, default_generator
-from taut.training._clipping.clipping import Clipping
+from taut.training._clipping.clipping import Clipping, RowClipping
 from taut.training._gradients.apart.example_calls import ExampleCalls
-from taut.training._gradients.layers.records import Record
+from taut.training._gradients.layers.records import Record, Rows
 from taut.training._gradients.suitable import check_model
 from taut.training._gradients.tape import Backend, Tape
 from taut.training._noise.step_noise import Draw, IndependentNoise, StepNoise
@@ -237,6 +237,33 @@ class PrivateGradient:
             scale: what gradients are multiplied with first: the batch size, if the loss was a mean.
         """
         self.examples.of_backward(batch, scale=scale)
+
+    @torch.no_grad()
+    def insert(self, gradients: Mapping[str, Tensor]) -> None:
+        """Clip the gradients of made-up records, and add them to the sum like those of examples.
+
+        Args:
+            gradients: gradients by the name of a trainable parameter, each of shape (records,
+                *parameter.shape); zero for parameters that are not named.
+
+        **Guarantee**: what is inserted must not depend on examples but through what was released.
+        The sum of the others then moves by a constant, and their guarantee is what it was; that of
+        an inserted record is that of an example which is in this batch.
+        """
+        self.begin()
+        named = {name: parameter for parameter, name in self._names.items()}
+        if unknown := sorted(set(gradients) - set(named)):
+            raise ValueError(f"gradients must name trainable parameters, got {unknown[0]!r}")
+        count = len(next(iter(gradients.values()), ()))
+        rows = {
+            named[name]: Rows(named[name], g.to(self._sum.dtype)) for name, g in gradients.items()
+        }
+        if isinstance(self.clipping, RowClipping):  # it needs every coordinate
+            for parameter in self._parameters:
+                empty = torch.zeros(count, *parameter.shape, dtype=self._sum.dtype)
+                rows.setdefault(parameter, Rows(parameter, empty.to(parameter.device)))
+        if count:
+            self._add(dict(rows), count, 1.0)
 
     def _add(self, records: dict[Tensor, Record], batch: int, scale: float) -> None:
         self._sum.add(records, batch, scale)

@@ -58,6 +58,9 @@ class Callback:
     def on_fit_start(self, trainer: PrivateTrainer) -> None:
         """Precede the first update of a call of `fit`, which follows update `trainer.step`."""
 
+    def on_batch_end(self, trainer: PrivateTrainer) -> None:
+        """Follow the last example of a step, before noise: the time for `PrivateTrainer.insert`."""
+
     def on_step_end(self, trainer: PrivateTrainer, event: StepEnd) -> None:
         """Follow an update."""
 
