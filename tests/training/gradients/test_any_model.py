@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from taut.errors import UnsoundConfiguration
 from taut.training import FlatClip, check_model
+from taut.training._gradients.apart.example_calls import ExampleCalls
 from taut.training._gradients.suitable import train_mode
 from taut.training._step.recorded_passes import RecordedPasses
 from taut.training._tensors.examples import apply, examples_of
@@ -256,6 +257,29 @@ def test_shared_positions_stay_shared_when_the_batch_is_as_long():
         private.finish()
         assert_same(model, expected)
     assert private.backend == "bookkeeping"
+
+
+@pytest.mark.parametrize("padding", [0, 3, -1])
+@pytest.mark.parametrize("tied", [False, True])
+def test_padding_is_no_part_of_any_examples_gradient(padding, tied):
+    torch.manual_seed(5)
+    embedding = nn.Embedding(WORDS, WIDTH, padding_idx=padding)
+    head = linear(out=WORDS)
+    if tied:  # where the row of the padding is trained by the layer that it is tied to
+        head.weight = embedding.weight
+    model = Model(lambda m, x: m.b(m.a(x).mean(1)), a=embedding, b=head)
+    x = tokens()
+    x[:, 1] = padding % WORDS
+    calls = ExampleCalls(model)
+    with calls.recording():
+        model(x).square().sum().backward()
+    assert calls.vectorises
+    records = calls.records(N)
+    for i in range(N):
+        parameters = list(model.parameters())
+        expected = torch.autograd.grad(model(x[i : i + 1]).square().sum(), parameters)
+        for parameter, grads in zip(parameters, expected, strict=True):
+            torch.testing.assert_close(records[parameter].rows()[i], grads.flatten())
 
 
 def test_one_number_is_the_mean_over_examples():

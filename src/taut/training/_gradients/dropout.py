@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import nn
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
+
+from taut.training._tensors.function_mode import FunctionMode
 
 __all__ = ["without_dropout"]
 
@@ -33,21 +34,16 @@ def without_dropout(model: nn.Module) -> Iterator[None]:
             layer.dropout = dropout
 
 
-class _NothingDropped(TorchFunctionMode):
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+class _NothingDropped(FunctionMode):
+    def called(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        given = dict(kwargs or {})
         if func in _DROPOUTS:
-            return (*args, *given.values())[0]
+            return (*args, *kwargs.values())[0]
         if func is functional.scaled_dot_product_attention:
             args, rest = args[:_DROPPED], args[_DROPPED + 1 :]
-            given |= dict(zip(("is_causal",), rest, strict=False)) | {"dropout_p": 0.0}
-        return func(*args, **given)
+            kwargs |= dict(zip(("is_causal",), rest, strict=False)) | {"dropout_p": 0.0}
+        return func(*args, **kwargs)
 
 
 _DROPPED = 4  # the place of dropout_p among the arguments of attention

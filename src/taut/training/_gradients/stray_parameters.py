@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from taut.errors import UnsoundConfiguration
+from taut.training._tensors.function_mode import FunctionMode
 
 __all__ = ["watched"]
 
@@ -53,7 +53,7 @@ _BY_EXAMPLE = {Tensor.expand_as, Tensor.reshape_as, Tensor.to, Tensor.type_as, T
 """Functions that read no more than the kind of their second argument."""
 
 
-class _Watch(TorchFunctionMode):
+class _Watch(FunctionMode):
     def __init__(self, owners: Mapping[Tensor, list[nn.Module]]) -> None:
         super().__init__()
         self._owners = owners
@@ -66,14 +66,10 @@ class _Watch(TorchFunctionMode):
     def leave(self, module: nn.Module, _: Any, __: Any) -> None:
         self._running.remove(module)
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+    def called(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
+        result = func(*args, **kwargs)
         if torch.is_grad_enabled() and func not in _NO_GRADIENT and _is_new(result):
             for given in pytree.tree_leaves(args[:1] if func in _BY_EXAMPLE else (args, kwargs)):
                 if isinstance(given, nn.Parameter) and self._is_stray(given, result):

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from taut.errors import UnsoundConfiguration
 from taut.training._gradients.apart.materialised import CANNOT_VECTORISE
+from taut.training._gradients.apart.padding import PaddingApart
 from taut.training._gradients.layers.records import Record, Rows
 from taut.training._gradients.layers.rewrites import rewritten
 from taut.training._gradients.other_layers import quiet
@@ -219,7 +220,7 @@ class _Call:
         rows = [leaf for leaf in self._leaves if _has_rows(leaf)]
         # Attention in elementary operations: its fused kernels are not vectorised.
         kernels = sdpa_kernel(SDPBackend.MATH)
-        with rewritten(self._model), kernels, quiet():
+        with rewritten(self._model), kernels, quiet(), PaddingApart():
             found = iter(torch.vmap(of_one, randomness="different")(parameters, rows))
         structure, kept = kinds
         leaves = [_joined(next(found), kind) if kind.is_tensor else kind.value for kind in kept]
