@@ -469,10 +469,12 @@ def test_gradients_are_gone_even_if_the_learning_rate_is_refused(lr):
 # --- several processes ---------------------------------------------------------------------------
 
 
-def at_another_rate(rank):
+def refusal_of(lr, scheduler=None):
     net = model(seed=1)
-    slow = torch.optim.SGD(net.parameters(), lr=0.1 * (1 + rank))
-    run = PrivateTrainer(net, LOSS, MIXED, optimizer=slow, logs=Logs(progress=False))
+    slow = torch.optim.SGD(net.parameters(), lr=lr)
+    run = PrivateTrainer(
+        net, LOSS, MIXED, optimizer=slow, scheduler=scheduler, logs=Logs(progress=False)
+    )
     try:
         run.fit(data())
     except UnsoundConfiguration as error:
@@ -480,10 +482,23 @@ def at_another_rate(rank):
     return None
 
 
+def at_another_rate(rank):
+    return refusal_of(0.1 * (1 + rank))
+
+
+def at_another_rate_later(rank):
+    schedule = torch.optim.lr_scheduler.LambdaLR
+    return refusal_of(0.1, lambda o: schedule(o, lambda step: 1 + rank * (step > 0)))
+
+
 @pytest.mark.slow
 def test_processes_with_other_learning_rates_are_refused():
     # Two states with the same draws and other rates would be two equations for two unknowns.
     for message in in_processes(at_another_rate):
+        assert "must be the same in all processes" in message
+        assert "'lr': '0.1'" in message
+        assert "'lr': '0.2'" in message
+    for message in in_processes(at_another_rate_later):
         assert "learning rates must be the same" in message
 
 
