@@ -390,3 +390,10 @@ def test_statistics_are_fixed_only_where_the_model_trains():
     model.train()
     with pytest.raises(UnsoundConfiguration, match=r"eval\(\) of this layer"):
         private.accumulate_batch(vectors(), None, squares)
+
+
+def test_older_spectral_norm_is_refused_with_the_one_that_is_taken():
+    model = nn.Sequential(nn.utils.spectral_norm(nn.Linear(6, 6)), nn.Tanh(), nn.Linear(6, 3))
+    private = PrivateGradient(model, FlatClip(1.0), scales=[0.0], expected_batch_size=1.0)
+    with pytest.raises(UnsoundConfiguration, match=r"parametrizations\.spectral_norm is taken"):
+        private.accumulate_batch(torch.randn(4, 6), None, lambda outputs, _: outputs.sum(1))

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -140,6 +141,13 @@ def test_keys_stay_private(tmp_path):
     assert keys_from(path).sessions[0].key == keys.sessions[0].key
     assert [s.begins for s in more.sessions] == [0, 4]
     assert keys.sessions[0].key.hex() not in repr(more)
+    with pytest.raises(UnsoundConfiguration, match="is that of another run"):
+        session_keys(path, source, 5, "another")
+    whole, key = path.read_text(), keys.sessions[0].key.hex()
+    path.write_text(whole.replace(key, f"{int(key[0], 16) ^ 1:x}" + key[1:]))
+    with pytest.raises(ValueError, match="it was changed, by its hash") as refused:
+        session_keys(path, source, 5)
+    assert refused.value.__cause__ is None
     path.unlink()
     with pytest.raises(UnsoundConfiguration, match="lost"):
         session_keys(path, source, 5)
@@ -283,3 +291,17 @@ def test_the_statement_of_a_run_is_certified_by_whoever_reads_it(tmp_path):
     assert verify_statement(stated).verdict == "certified"
     with pytest.raises(UnsoundConfiguration, match="step"):
         audit_loop(lambda *_: [], planned(), trials=10)
+
+
+def test_a_run_does_not_go_on_with_the_noise_of_another(tmp_path):
+    class Stop(Callback):
+        def on_step_end(self, trainer, event):
+            if event.step == 5:
+                raise KeyboardInterrupt
+
+    for name in ("one", "other"):
+        with pytest.raises(KeyboardInterrupt):
+            trainer(tmp_path / name, callbacks=[Stop()]).fit(DATA)
+    shutil.copy(tmp_path / "other/private.noise", tmp_path / "one/private.noise")
+    with pytest.raises(UnsoundConfiguration, match=r"private\.noise is that of another run"):
+        trainer(tmp_path / "one").fit(DATA)

@@ -337,6 +337,7 @@ def refusals(rank, folder):
         "other rate": refusal(lambda: loop_with(None, lr=0.1 + rank)),
         "other optimizer": refusal(lambda: updated_by(Adam if rank else SGD)),
         "other weights": refusal(lambda: with_other_weights(rank)),
+        "other buffers": refusal(lambda: with_other_buffers(rank)),
     }
 
 
@@ -351,6 +352,15 @@ def with_other_weights(rank):
     gradient.check_processes(sgd(net))
     with torch.no_grad():
         net[0].weight[0, 0] += 1e-6 * rank
+    gradient.check_processes(sgd(net))
+
+
+def with_other_buffers(rank):
+    net = model()
+    net.register_buffer("frozen", torch.full((3,), rank, dtype=torch.int8))
+    gradient = engine(net)
+    gradient.check_processes(sgd(net))  # replicas have begun as the first one
+    net.frozen[0] = rank
     gradient.check_processes(sgd(net))
 
 
@@ -580,6 +590,7 @@ def test_loops_of_users_wait_for_each_other(ranks, kind):
         ("other rate", "the optimizer and its settings must be the same"),
         ("other optimizer", "the optimizer and its settings must be the same"),
         ("other weights", "the weights (by their hash) must be the same"),
+        ("other buffers", "the buffers (by their hash) must be the same"),
     ],
 )
 def test_refusals(ranks, what, message):

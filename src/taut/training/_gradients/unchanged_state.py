@@ -61,8 +61,11 @@ def _differ(one: Tensor, other: Tensor) -> bool:
 
 def _changed(place: tuple[str, str]) -> UnsoundConfiguration:
     name = ".".join(part for part in place if part)
+    instead = ""
+    if place[1].endswith(("_u", "_v")):  # names that torch's older function gives
+        instead = " (torch.nn.utils.parametrizations.spectral_norm is taken, the older one is not)"
     return UnsoundConfiguration(
         f"the forward pass changed {name!r}: what a model remembers of examples is not covered by "
-        "the noise; remove the layer that does it, or, if it is no more than a table made at the "
-        "first call, call the model once before training"
+        f"the noise; remove the layer that does it{instead}, or, if it is no more than a table "
+        "made at the first call, call the model once before training"
     )

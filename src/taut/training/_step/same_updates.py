@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ __all__ = ["check_same_updates"]
 def check_same_updates(
     processes: Processes, optimizer: Optimizer, model: nn.Module, *, sharded: bool = False
 ) -> None:
-    """Refuse processes with another optimizer, other settings of it, or other weights.
+    """Refuse processes with another optimizer, other settings of it, or other weights or buffers.
 
     All get the same gradient, and nobody looks at weights again: replicas that are updated
     differently drift apart, and what is saved is the model of one of them.
@@ -35,7 +36,8 @@ def check_same_updates(
         return
     processes.check_same("the optimizer and its settings", _settings(optimizer))
     if not sharded:
-        processes.check_same("the weights (by their hash)", _digest(model))
+        processes.check_same("the weights (by their hash)", _digest(model.named_parameters()))
+        processes.check_same("the buffers (by their hash)", _digest(model.named_buffers()))
 
 
 def _settings(optimizer: Optimizer) -> tuple[str, list[dict[str, str]]]:
@@ -57,11 +59,11 @@ def _shown(value: Any) -> str | None:
     return repr(value) if plain else None
 
 
-def _digest(model: nn.Module) -> str:
+def _digest(tensors: Iterable[tuple[str, Tensor]]) -> str:
     found = hashlib.sha256()
-    for name, parameter in model.named_parameters():
+    for name, tensor in tensors:
         found.update(name.encode())
-        found.update(_bytes(parameter))
+        found.update(_bytes(tensor))
     return found.hexdigest()
 
 

@@ -51,6 +51,7 @@ class RunFiles:
         self._at = None if directory is None else RunDirectory(directory)
         self._plan = plan
         self._memory: RunLedger | None = None
+        self._run: str | None = None
         self._checkpoints: Checkpoints | None = None
         if self._at is not None:
             self._checkpoints = Checkpoints(self._at.checkpoint, checkpoints)
@@ -70,6 +71,7 @@ class RunFiles:
         self._processes.agreed(lambda: self._check_plan(at))
         ledger = SharedLedger(at.ledger, self._plan, enforce=True)
         self._processes.agreed(lambda: self._write_plan(at))
+        self._run = ledger.history.id
         return ledger
 
     def _check_plan(self, at: RunDirectory) -> None:
@@ -109,7 +111,7 @@ class RunFiles:
     def noise_keys(self, source: RandomSource, step: int) -> NoiseKeys:
         """Return the keys of correlated noise, with a new one from a step on."""
         path = None if self._at is None else self._at.private_noise
-        return self._processes.agreed(lambda: session_keys(path, source, step))
+        return self._processes.agreed(lambda: session_keys(path, source, step, self._run))
 
     def _write_plan(self, at: RunDirectory) -> None:
         if not at.plan.exists():

@@ -84,7 +84,7 @@ def read_key(path: Path) -> bytes | None:
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"cannot read the key {os.fspath(path)!r}: {error}; restore it from a copy"
-        ) from error
+        ) from None  # the cause holds the text of the file
     return key
 
 
