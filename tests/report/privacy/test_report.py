@@ -30,6 +30,7 @@ from taut.training import (  # noqa: E402
     FlatClip,
     Logs,
     ModelMix,
+    Owners,
     Plan,
     PrivateTrainer,
     QuantileClip,
@@ -643,3 +644,27 @@ def test_exposure_is_not_certified_of_a_loss_in_one_direction():
     )
     with pytest.raises(UnsoundConfiguration, match="one direction alone"):
         report.to_markdown()
+
+
+# --- owners ---------------------------------------------------------------------------------------
+
+
+def test_owners_are_what_the_report_is_about():
+    plan = Plan(
+        unit=Owners(50, examples_each=3),
+        batch_size=10,
+        steps=5,
+        noise_multiplier=1.0,
+        delta=1e-3,
+        clipping=FlatClip(1.0),
+    )
+    text = privacy_report(result_of(plan)).to_markdown()
+    assert "one owner with all of its examples more or less" in text
+    assert "what any one owner has added" in text
+    assert "No owner moves a sum of gradients" in text
+    assert "All examples of one owner were given under one name" in text
+    for word in ("one example", "has one training example", "single training example"):
+        assert word not in text
+    named = privacy_report(result_of(plan), unit="patient").to_markdown()
+    assert "one patient with all of its examples more or less" in named
+    assert "The proof is about one owner. It is about one patient if" in named

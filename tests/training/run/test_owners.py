@@ -101,7 +101,7 @@ def _sums(dataset, owners, plan, monkeypatch, *, loading=None, seed=5):
     )
     inside = trainer._accumulate
     trainer._accumulate = lambda part: (
-        step.append(part.data) if part.size else None,
+        step.append([values.flatten(0, 1) for values in part.data]) if part.size else None,
         inside(part),
     )[1]
     trainer.fit(dataset, owners=owners)
@@ -175,7 +175,7 @@ def test_other_samplings_draw_owners(sampling):
     loader = PrivateLoader(dataset, plan, owners=owners, max_physical_batch_size=5)
     for part in loader.microbatches():
         assert part.size <= 1  # three rows each
-        assert part.is_empty or len(part.data[0]) == 3 * part.size
+        assert part.is_empty or part.data[0].shape[:2] == (part.size, 3)
 
 
 def test_statement_says_owners_and_is_verified():
@@ -276,6 +276,9 @@ def test_owners_are_counted_in_positive_numbers(count, each):
         ([1, "1", 2], TypeError, "all be integers"),
         ([1, None, 2], TypeError, "without an owner"),
         (["a", "", "b"], ValueError, "empty names"),
+        (["nan", "a", "nan"], ValueError, "gaps"),
+        (np.array(["a", "None", "b"]), ValueError, "gaps"),
+        (np.ma.array([1, 2, 3], mask=[False, True, False]), ValueError, "gaps"),
         (np.array([True, False, True]), TypeError, "integers or strings"),
         ([True, False, True], TypeError, "integers"),
         ([(1, 2), (1,), (2,)], UnsoundConfiguration, "several owners"),
@@ -294,6 +297,70 @@ def test_names_may_be_tensors_arrays_and_lists():
         owned = OwnedExamples(names, 3, 2)
         assert owned.count == 2
         assert sorted(owned.first_rows(2)[0]) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [2**63, 2**63 + 1, -1],  # one type of NumPy for all three would round them
+        np.array([2**63, 2**63 + 1, -1], dtype=object),
+        [2**70, 2**70 + 1, 0],
+        ["a\0", "a", "b"],  # which NumPy would cut off
+        ["Nan", "nan ", "none"],
+    ],
+)
+def test_names_are_told_apart_exactly(names):
+    assert OwnedExamples(names, 3, 2).count == 3
+
+
+def test_processes_have_the_same_owners():
+    owned = OwnedExamples(["x", "y", "x", "z"], 4, 2)
+    others = OwnedExamples([3, 7, 3, 9], 4, 2), OwnedExamples(["x", "x", "y", "z"], 4, 2)
+
+    class Two:
+        """A process beside one that says what it was told before."""
+
+        said = None
+
+        def gathered(self, value):
+            self.said, before = value, self.said
+            return [value, value if before is None else before]
+
+    both = Two()
+    owned.check_same(both)
+    others[0].check_same(both)  # which names is of no matter
+    with pytest.raises(UnsoundConfiguration, match="the same in all processes"):
+        others[1].check_same(both)
+
+
+def test_a_loop_of_ones_own_clips_owners_as_well():
+    dataset, owners = _data()
+    inputs, targets = dataset.tensors
+    dataset = TensorDataset(inputs * 50, targets)
+    plan = _plan(8, sampling=FixedSizeSampling(), batch_size=1, steps=8)
+    model = _model()
+    gradient = PrivateGradient(model, plan.clipping, scales=[1e-12], expected_batch_size=1.0)
+
+    def loss(outputs, targets):
+        each = nn.functional.cross_entropy(
+            outputs.flatten(0, 1), targets.flatten(), reduction="none"
+        )
+        return each.view(targets.shape).mean(1)
+
+    for part in PrivateLoader(dataset, plan, owners=owners, steps=8).microbatches():
+        assert part.data[0].shape == (1, 3, 4)
+        gradient.accumulate_batch(*part.data, loss)
+        gradient.finish()
+        moved = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
+        assert float(moved) <= _CLIP * (1 + 1e-3)
+
+
+def test_a_batch_without_owners_has_their_shape():
+    dataset, owners = _data()
+    plan = _plan(8, batch_size=None, rate=1e-9, steps=1)
+    inputs, targets = next(iter(PrivateLoader(dataset, plan, owners=owners, steps=1)))
+    assert inputs.shape == (0, 3, 4)
+    assert targets.shape == (0, 3)
 
 
 def test_plans_and_owners_belong_together():

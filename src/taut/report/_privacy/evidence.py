@@ -90,6 +90,11 @@ class Evidence:
         return self.plan is not None and self.loss == self.plan.loss_at(self.counted_steps or 0)
 
     @property
+    def has_owners(self) -> bool:
+        """Whether the promise is to owners of several examples, not to single ones."""
+        return self.plan is not None and self.plan.unit is not None
+
+    @property
     def is_mixed(self) -> bool:
         """Whether released weights were mixed, so that their gradients are not released."""
         return self.plan is not None and self.plan.mixing is not None

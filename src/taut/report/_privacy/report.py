@@ -60,7 +60,8 @@ def privacy_report(
         source: a `TrainingResult`, the `run_dir` of a `PrivateTrainer`, finished or not, or a
             loss. In a directory, the ledger, the plan and the result are compared with each other.
         unit: what one example stands for, such as "patient". The proof is about examples: it is
-            about patients if each has one, which the report says.
+            about patients if each has one, which the report says. After a plan with
+            `unit=Owners(...)`, what one owner stands for.
         title: what the report is about; the heading says that it is a privacy report.
         owner: the person or team that answers for it.
         dataset: the name of the data.
@@ -101,6 +102,8 @@ def privacy_report(
             )
     today = datetime.now(UTC).date().isoformat()
     evidence = evidence_of(source, delta=delta, description=description, files=files)
+    if evidence.has_owners and unit == "example":
+        unit = "owner"
     return PrivacyReport(
         title=_heading(" ".join(title.split())),
         unit=" ".join(unit.split()),
@@ -121,7 +124,7 @@ class PrivacyReport:
 
     Attributes:
         title: the heading of the page.
-        unit: what one example stands for.
+        unit: what one example stands for, or one owner of several.
 
     **Guarantee**: all outputs state the same numbers, and none holds anything that depends on the
     examples but through the releases that are accounted for. HTML is one file that loads nothing

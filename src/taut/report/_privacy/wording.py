@@ -134,7 +134,9 @@ def share(value: float) -> str:
 def relation(evidence: Evidence, unit: str) -> str:
     """Return what the two datasets are that cannot be told apart."""
     who = plain(unit)
-    if unit != "example":
+    if evidence.has_owners:
+        who += " with all of its examples"
+    elif unit != "example":
         who += f" with a single {item_of(evidence)}"
     text = _RELATIONS[evidence.loss.adjacency].format(unit=who)
     return text if evidence.plan is not None else text.replace("the training data", "the data")
@@ -213,9 +215,9 @@ def _if_weak(findings: Findings) -> str:
 
 
 def _several(evidence: Evidence, name: str) -> str:
-    if evidence.plan is not None and evidence.plan.unit is not None:
+    if evidence.has_owners:
         return (
-            "**Nothing for several owners at once.** The number is for one owner with all of its "
+            f"**Nothing for several owners at once.** The number is for one {name} with all of its "
             "examples, as far as they were given under one name. Whoever has several names, or is "
             "spoken of in the examples of others, is protected less."
         )
@@ -272,7 +274,12 @@ def warnings_of(evidence: Evidence, unit: str) -> tuple[str, ...]:
         )
     if plan is not None:
         found += [f"{plain(note)}." for note in plan.notes]
-    if unit != "example" and plan is not None:
+    if evidence.has_owners and unit != "owner":
+        found.append(
+            f"The proof is about one owner. It is about one {plain(unit)} if all examples of every "
+            f"{plain(unit)} were given under one name; nothing in the run can check that."
+        )
+    elif unit != "example" and plan is not None and not evidence.has_owners:
         found.append(
             f"The proof is about one training example. It is about one {plain(unit)} if every "
             f"{plain(unit)} has at most one of them; nothing in the run can check that."
@@ -315,9 +322,9 @@ def assumptions(evidence: Evidence, findings: Findings, unit: str) -> tuple[Assu
                 _OPEN,
                 "a loss says what was meant to be released, not what was",
             ),
-            *_always(unit, item_of(evidence)),
+            *_always(evidence, unit),
         )
-    return (*general, *_of_training(evidence), *_always(unit, item_of(evidence)))
+    return (*general, *_of_training(evidence), *_always(evidence, unit))
 
 
 def _hidden_batches(plan: Plan, kind: str) -> tuple[Assumption, ...]:
@@ -329,7 +336,7 @@ def _hidden_batches(plan: Plan, kind: str) -> tuple[Assumption, ...]:
             "`taut.training.PrivateLoader`, from the same plan that is accounted for",
         ),
         Assumption(
-            "Nobody learns which examples were in a batch.",
+            f"Nobody learns which {'examples' if plan.unit is None else 'owners'} were in a batch.",
             _OPEN,
             "depends on who could watch the machine, its logs and its timing",
         ),
@@ -370,7 +377,8 @@ def _of_training(evidence: Evidence) -> list[Assumption]:
     return [
         *([mixing] if evidence.is_mixed else []),
         Assumption(
-            "No example moves a sum of gradients by more than its clipping allows.",
+            f"No {'example' if plan.unit is None else 'owner'} moves a sum of gradients by more "
+            "than its clipping allows.",
             _ENFORCED,
             "`taut.training.extend.PrivateGradient`, which compares the gradients of the first "
             "batch with plain autograd; the model is checked by `taut.training.check_model`",
@@ -422,13 +430,14 @@ def _counting(evidence: Evidence) -> Assumption:
     return Assumption(claim, _ENFORCED, f"{how}; compared now: {'; '.join(evidence.checks)}")
 
 
-def _always(unit: str, item: str) -> list[Assumption]:
-    name = plain(unit)
-    claim = (
-        f"One {name} is one {item}."
-        if unit != "example"
-        else f"Whoever is to be protected has one {item}."
-    )
+def _always(evidence: Evidence, unit: str) -> list[Assumption]:
+    name, item = plain(unit), item_of(evidence)
+    if evidence.has_owners:
+        claim = f"All examples of one {name} were given under one name, and are about no other."
+    elif unit != "example":
+        claim = f"One {name} is one {item}."
+    else:
+        claim = f"Whoever is to be protected has one {item}."
     return [
         Assumption(claim, _OPEN, "only those who collected the data know"),
         Assumption(

@@ -18,6 +18,7 @@ from taut.training._data.collation import check_collation
 from taut.training._data.fetching import check_fetching, empty_batch, whole_tensors
 from taut.training._data.loader_checks import check_replaceable, check_size, fitted, refuse_loader
 from taut.training._data.owned_examples import OwnedExamples
+from taut.training._gradients.own_rows import by_owner, without_owners
 from taut.training._noise.generators import checked
 from taut.training._plan.plan import Plan
 from taut.training._plan.schedule import Schedule
@@ -95,7 +96,8 @@ class PrivateLoader:
         num_workers: processes that fetch examples; which ones is decided in this process.
         collate_fn: makes a batch of a list of examples, by default as torch does.
         owners: names of the examples' owners, in the order of the dataset, for a plan with
-            `unit=Owners(...)`. A batch then holds `examples_each` rows for every owner.
+            `unit=Owners(...)`. Tensors of a batch are then of shape (owners, `examples_each`, ...):
+            what is clipped along their first axis is all that a step looks at of one owner.
         steps: how many logical batches one pass has; by default those of an epoch, 1 / rate.
         generator: where choices come from, by default the secure generator.
         process_group: group of the processes that train together, by default all of them if
@@ -172,6 +174,8 @@ class PrivateLoader:
         self.processes = Processes.current(process_group)
         drawn = repr(self.sampling), repr(self._rates), self.examples, self._pass
         self.processes.check_same("sampling", drawn)
+        if self.owned is not None:
+            self.owned.check_same(self.processes)
         source = default_generator() if generator is None else checked(generator)
         bits = self.processes.own if self.sampling.samples_apart else self.processes.common
         self.generator = bits(source)
@@ -402,12 +406,16 @@ class PrivateLoader:
         self.steps_taken = step + 1
         while self._drawn and self._drawn[0].step <= step:
             self._drawn.popleft()
+        if self.owned is not None and data is not None:
+            data = by_owner(data, len(part.indices))
         self.current = MicroBatch(data, len(part.indices), step, part.is_last, place)
         return self.current
 
     def _without_rows(self) -> Any:
         if self._empty is None:
             self._empty = empty_batch(self.dataset, self._collate)
+            if self.owned is not None:
+                self._empty = without_owners(self._empty, self.owned.each)
         return self._empty
 
 

@@ -6,6 +6,7 @@ Who owns what is as private as the examples: it is kept in this process, and get
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,21 @@ from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource
 from taut.training._plan.owners import Owners
 from taut.training._sampling.sampling import Indices
+from taut.training._tensors.processes import Processes
 
 __all__ = ["OwnedExamples", "WithOwners"]
+
+_GAPS = frozenset({"nan", "None", "<NA>", "NaT"})
+"""What gaps of a column are called once it was made strings: nobody's name."""
 
 _ONE_OWNER = (
     "an example that belongs to several owners would be in the vectors of all of them, and the "
     "noise hides one: give it to one of them if it says nothing about the others, merge owners who "
     "share examples into one, or leave it out"
 )
+
+
+_WITHOUT = "examples without an owner are left out, or have a name of their own each"
 
 
 class OwnedExamples:
@@ -56,6 +64,23 @@ class OwnedExamples:
         self._ends = np.concatenate([[0], np.cumsum(sizes)])
         self.count = len(sizes)
         """How many owners there are."""
+        self._numbers = numbers
+
+    def check_same(self, processes: Processes) -> None:
+        """Refuse processes that do not agree on which examples belong together.
+
+        An owner would have several numbers, could be drawn by several processes in one step, and
+        would add a vector in each.
+
+        Raises:
+            UnsoundConfiguration: if they do not.
+        """
+        own = sha256(self._numbers.astype("<i8").tobytes()).digest()
+        if any(other != own for other in processes.gathered(own)):
+            raise UnsoundConfiguration(
+                "owners must be the same in all processes, which draw from one numbering of them; "
+                "give every process all names, in the order of one dataset"
+            )
 
     @classmethod
     def of(cls, unit: Owners | None, owners: Any, examples: int) -> OwnedExamples | None:
@@ -151,6 +176,8 @@ def _names(owners: Any) -> NDArray[Any]:
         raise UnsoundConfiguration(
             f"owners must have one axis, that of examples, got shape {owners.shape}; {_ONE_OWNER}"
         )
+    if isinstance(owners, np.ma.MaskedArray) and np.ma.getmaskarray(owners).any():
+        raise ValueError(f"owners hold gaps, by their mask; {_WITHOUT}")
     if not isinstance(owners, np.ndarray) or owners.dtype == object:
         return _of_objects(list(owners))
     if owners.dtype.kind in "iu":
@@ -159,29 +186,32 @@ def _names(owners: Any) -> NDArray[Any]:
         return _without_gaps(owners)
     raise validate.WrongType(
         f"owners must be integers or strings, got an array of {owners.dtype}: numbers with a point "
-        "cannot be told from rounded ones, and stand for gaps as NaN; examples without an owner "
-        "are left out, or have a name of their own each"
+        f"cannot be told from rounded ones, and stand for gaps as NaN; {_WITHOUT}"
     )
 
 
 def _of_objects(items: list[Any]) -> NDArray[Any]:
     if any(isinstance(item, list | tuple | set | frozenset | np.ndarray) for item in items):
         raise UnsoundConfiguration(f"an example has several owners; {_ONE_OWNER}")
+    names = np.empty(len(items), dtype=object)  # other types round large numbers, and cut strings
     if all(isinstance(item, str) for item in items):
-        return _without_gaps(np.array(items, dtype=np.str_))
+        names[:] = [str(item) for item in items]
+        return _without_gaps(names)
     if all(isinstance(item, int | np.integer) and not isinstance(item, bool) for item in items):
-        return np.array([int(item) for item in items])
+        names[:] = [int(item) for item in items]
+        return names
     kinds = sorted({type(item).__name__ for item in items})
     raise validate.WrongType(
-        f"owners must all be integers, or all strings, got {', '.join(kinds)}; examples without an "
-        "owner are left out, or have a name of their own each"
+        f"owners must all be integers, or all strings, got {', '.join(kinds)}; {_WITHOUT}"
     )
 
 
 def _without_gaps(names: NDArray[Any]) -> NDArray[Any]:
     if any(not name.strip() for name in names):
+        raise ValueError(f"owners hold empty names; {_WITHOUT}")
+    if gaps := _GAPS.intersection(np.unique(names).tolist()):
         raise ValueError(
-            "owners hold empty names; examples without an owner are left out, or have a name of "
-            "their own each"
+            f"owners hold {sorted(gaps)}, which is what gaps become as strings, and would make one "
+            f"owner of all who have none; {_WITHOUT}"
         )
     return names

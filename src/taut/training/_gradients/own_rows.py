@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-__all__ = ["MeanOverOwn", "by_owner"]
+__all__ = ["MeanOverOwn", "by_owner", "by_row", "without_owners"]
 
 
 @dataclass(frozen=True)
@@ -60,5 +60,25 @@ def by_owner(values: Any, owners: int, copies: int = 1) -> Any:
         if copies > 1:
             value = value.flatten(0, 1)
         return value.unflatten(0, (owners, -1))
+
+    return pytree.tree_map(grouped, values)
+
+
+def by_row(values: Any) -> Any:
+    """Return rows of owners one after the other, the inverse of `by_owner`."""
+
+    def flat(value: Any) -> Any:
+        return value.flatten(0, 1) if isinstance(value, Tensor) and value.dim() > 1 else value
+
+    return pytree.tree_map(flat, values)
+
+
+def without_owners(values: Any, examples: int) -> Any:
+    """Return tensors without rows as those of no owner, with so many examples of each."""
+
+    def grouped(value: Any) -> Any:
+        if not isinstance(value, Tensor) or value.dim() == 0:
+            return value
+        return value.new_empty(0, examples, *value.shape[1:])
 
     return pytree.tree_map(grouped, values)

@@ -24,7 +24,7 @@ from taut.training._data.first_batch import first_examples
 from taut.training._data.loader import MicroBatch, PrivateLoader
 from taut.training._data.owned_examples import WithOwners
 from taut.training._data.recognised_loss import recognised
-from taut.training._gradients.own_rows import MeanOverOwn, by_owner
+from taut.training._gradients.own_rows import MeanOverOwn, by_owner, by_row
 from taut.training._gradients.suitable import train_mode
 from taut.training._gradients.tape import Backend
 from taut.training._ledger.ledger import RunLedger
@@ -281,6 +281,8 @@ class PrivateTrainer:
             loader.owned,
         )
         rows = batch_size(inputs_and_targets(batch)[0]) // self.plan.examples_each
+        if self.plan.unit is not None:
+            batch = by_owner(batch, rows)
         train_mode(self.model)
         with torch.random.fork_rng():
             self._renew_clipping()
@@ -530,7 +532,8 @@ class PrivateTrainer:
             return 0.0
         assert self._losses is not None
         assert self._labels is not None
-        inputs, targets = inputs_and_targets(part.data, self.device)
+        data = part.data if self.plan.unit is None else by_row(part.data)
+        inputs, targets = inputs_and_targets(data, self.device)
         check_rows(inputs, part.size * self.plan.examples_each)
         check_finite(inputs)
         self._labels.check(targets)
