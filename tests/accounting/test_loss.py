@@ -377,3 +377,28 @@ class TestRefusals:
         base = taut.pure(1.0, adjacency="replace")
         refuses(lambda x: base.fixed_size(x, 100), value, TypeError, "batch_size", "int(...)")
         refuses(lambda x: base.fixed_size(1, x), value, TypeError, "population", "int(...)")
+
+
+class TestLongSums:
+    """Releases are collected when they are asked for."""
+
+    def test_added_one_by_one(self):
+        steps = [taut.gaussian(1 + i % 7).poisson(0.1) for i in range(100)]
+        total = sum(steps)
+        assert total == taut.PrivacyLoss([term for step in steps for term in step.terms])
+        assert sum(count for _, count in total.terms) == 100
+        assert hash(total) == hash(sum(reversed(steps)))
+
+    def test_doubling_visits_no_part_twice(self):
+        total = taut.gaussian(1.0) + taut.laplace(2.0)
+        for _ in range(50):
+            total = total + total
+        assert total == 2**50 * (taut.gaussian(1.0) + taut.laplace(2.0))
+
+    def test_both_parts_may_be_sums_and_stay_as_they_were(self):
+        left = taut.gaussian(1.0) + taut.laplace(2.0)
+        right = taut.laplace(2.0) + taut.pure(0.1)
+        total = left + right
+        assert total == taut.gaussian(1.0) + 2 * taut.laplace(2.0) + taut.pure(0.1)
+        assert left == taut.laplace(2.0) + taut.gaussian(1.0)
+        assert right == taut.pure(0.1) + taut.laplace(2.0)

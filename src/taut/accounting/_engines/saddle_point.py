@@ -29,6 +29,8 @@ SHARP_NODES = 4096
 # For placing a saddle and a window; wherever they are, bounds hold. What splitting cells adds falls
 # with the square of their number, so ``SHARP_NODES`` add 256 times less.
 _ROUGH_NODES = 256
+# The same where a sum has many distinct terms, of which each matters little.
+_MANY_TERMS, _ROUGHER_NODES = 64, 64
 # In units of one over the standard deviation of the sum. A bound holds at every tilt, so a best one
 # outside of these eight decades costs tightness only.
 _FIRST_TILTS = np.geomspace(1e-4, 1e4, 33)
@@ -71,13 +73,15 @@ class Cumulants:
         terms: Sequence[tuple[Pair, int]],
         tail: float,
         curves: Sequence[tuple[RenyiTerm, int]] = (),
-        nodes: int = _ROUGH_NODES,
+        nodes: int | None = None,
     ) -> None:
         """Discretise every pair of ``terms`` with at most ``tail`` of its mass cut.
 
         Releases without a pair take part by the cumulants of their ``curves``. More ``nodes`` are
         worth their time where the bound itself is the answer.
         """
+        if nodes is None:
+            nodes = _ROUGH_NODES if len(terms) <= _MANY_TERMS else _ROUGHER_NODES
         self._curves = curves
         self._known: dict[bytes, Vector] = {}  # cumulants of the curves at tilts
         self._terms = []

@@ -26,10 +26,11 @@ class ReleaseSum:
     What adds up here is what was released; what it costs is asked of a subclass.
     """
 
-    __slots__ = ("_adjacency", "_terms")
+    __slots__ = ("_adjacency", "_collected", "_parts")
 
     _adjacency: Adjacency
-    _terms: tuple[tuple[Release, int], ...]
+    _collected: tuple[tuple[Release, int], ...]
+    _parts: tuple[Self, Self] | None
 
     def __init__(
         self, terms: Iterable[tuple[Release, int]] = (), adjacency: Adjacency | str = "add_remove"
@@ -40,9 +41,42 @@ class ReleaseSum:
         for release, count in terms:
             release.check(relation)
             counts[release] += validate.integer(count=count)
-        kept = ((release, count) for release, count in counts.items() if count)
-        object.__setattr__(self, "_adjacency", relation)
-        object.__setattr__(self, "_terms", tuple(sorted(kept, key=lambda term: repr(term[0]))))
+        self._set(relation, _in_order(counts), None)
+
+    def _set(
+        self,
+        adjacency: Adjacency,
+        collected: tuple[tuple[Release, int], ...],
+        parts: tuple[Self, Self] | None,
+    ) -> None:
+        object.__setattr__(self, "_adjacency", adjacency)
+        object.__setattr__(self, "_collected", collected)
+        object.__setattr__(self, "_parts", parts)
+
+    @property
+    def _terms(self) -> tuple[tuple[Release, int], ...]:
+        """The distinct releases, collected when they are first asked for.
+
+        Whoever adds up a thousand steps asks once, at the end: so that takes linear time. Only
+        the left part of a sum is left uncollected, hence no loss is ever visited twice.
+        """
+        return self._gathered()._collected
+
+    def _gathered(self) -> Self:
+        """Return the sum itself, with its releases collected."""
+        if self._parts is not None:
+            counts: Counter[Release] = Counter()
+            left: Self = self
+            while (parts := left._parts) is not None:  # another thread may collect meanwhile
+                left, right = parts
+                counts.update(dict(right._collected))
+            counts.update(dict(left._collected))
+            self._set(self._adjacency, _in_order(counts), None)
+        return self
+
+    @property
+    def _is_zero(self) -> bool:
+        return self._parts is None and not self._collected
 
     def __setattr__(self, name: str, value: object) -> None:
         """Refuse: a loss is a value."""
@@ -58,9 +92,9 @@ class ReleaseSum:
         """Return the loss of both releases together; adaptive composition is allowed."""
         if not isinstance(other, type(self)):
             return NotImplemented
-        if not other._terms:
+        if other._is_zero:
             return self
-        if not self._terms:
+        if self._is_zero:
             return other
         if self._adjacency is not other._adjacency:
             raise AdjacencyMismatch(
@@ -68,7 +102,9 @@ class ReleaseSum:
                 f"{str(other._adjacency)!r}; make both for the same relation, "
                 "for example with adjacency=... in the factory"
             )
-        return type(self)(self._terms + other._terms, self._adjacency)
+        total = type(self).__new__(type(self))
+        total._set(self._adjacency, (), (self, other._gathered()))
+        return total
 
     def __radd__(self, other: object) -> Self:
         """Let ``sum`` start from the integer zero."""
@@ -120,6 +156,12 @@ class ReleaseSum:
             else:
                 pairs.append((release.pair(half), count))
         return merge_gaussians(half, pairs, curves)
+
+
+def _in_order(counts: Counter[Release]) -> tuple[tuple[Release, int], ...]:
+    """Return the releases that occur, in an order that does not depend on how they were added."""
+    kept = ((release, count) for release, count in counts.items() if count)
+    return tuple(sorted(kept, key=lambda term: repr(term[0])))
 
 
 def as_one(terms: Sequence[tuple[Release, int]]) -> Release | None:
