@@ -395,6 +395,11 @@ class TestLongSums:
             total = total + total
         assert total == 2**50 * (taut.gaussian(1.0) + taut.laplace(2.0))
 
+    def test_no_more_copies_than_engines_are_made_for(self):
+        most = 10**18 * taut.gaussian(1.0)
+        with pytest.raises(ValueError, match="at most 10\\^18"):
+            (most + most).epsilon(1e-5)
+
     def test_both_parts_may_be_sums_and_stay_as_they_were(self):
         left = taut.gaussian(1.0) + taut.laplace(2.0)
         right = taut.laplace(2.0) + taut.pure(0.1)

@@ -10,10 +10,13 @@ import sys
 import types
 from dataclasses import dataclass, make_dataclass
 
+import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import taut
 from taut import accounting
+from taut.accounting._mechanisms import dp_events
 
 # The classes of dp-accounting, the newest included: attributes in order, and whether the package
 # re-exports them.
@@ -46,6 +49,7 @@ CLASSES = {
         ["dataset_size", "sampling_probability", "truncated_batch_size", "noise_multiplier"],
         True,
     ),
+    "RepeatAndSelectDpEvent": (["event", "mean", "shape"], True),
     "UnsupportedDpEvent": ([], True),
 }
 
@@ -202,6 +206,69 @@ class TestReading:
         exchange = taut.gaussian(1.0, 2.0, adjacency="replace")
         wanted = exchange.poisson(0.1, removal=taut.gaussian(1.0))
         assert taut.from_dp_event(event, adjacency="replace") == wanted
+
+
+def best_of(law, powers):
+    """Return the law of the largest of K outcomes, from the generating function of K."""
+    return np.diff(powers(np.append(0.0, np.cumsum(law))))
+
+
+class TestRepeating:
+    """The best of a random number of runs, against laws that are added up exactly."""
+
+    WITHOUT, WITH = np.array([0.6, 0.3, 0.1]), np.array([0.3, 0.5, 0.2])
+
+    @pytest.mark.parametrize("mean", [1.5, 4.0, 30.0])
+    @pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, 3.0])
+    def test_negative_binomial(self, events, monkeypatch, mean, shape):
+        gamma = brentq(lambda g: self._mean(shape, g) - mean, 1e-12, 1 - 1e-9)
+        loss = self._read(events, monkeypatch, mean, shape)
+
+        def powers(x):
+            if shape == 0:
+                return np.log1p(-(1 - gamma) * x) / math.log(gamma)
+            return ((1 - (1 - gamma) * x) ** -shape - 1) / (gamma**-shape - 1)
+
+        self._holds(loss, powers)
+
+    @pytest.mark.parametrize("mean", [1.0, 4.0, 30.0])
+    def test_poisson(self, events, monkeypatch, mean):
+        loss = self._read(events, monkeypatch, mean, math.inf)
+        # No run at all is an outcome of its own, of the same probability on both sides.
+        self._holds(loss, lambda x: np.exp(mean * (x - 1)), silent=math.exp(-mean))
+
+    def test_one_run_is_itself(self, events):
+        event = events.RepeatAndSelectDpEvent(events.GaussianDpEvent(2.0), 1.0, 1.0)
+        assert taut.from_dp_event(event) == taut.gaussian(2.0)
+
+    @pytest.mark.parametrize(("mean", "shape"), [(0.5, 1.0), (2.0, -0.5), (math.nan, 1.0)])
+    def test_other_laws_are_refused(self, events, mean, shape):
+        event = events.RepeatAndSelectDpEvent(events.GaussianDpEvent(2.0), mean, shape)
+        with pytest.raises(ValueError, match="mean of at least 1"):
+            taut.from_dp_event(event)
+
+    @staticmethod
+    def _mean(shape, gamma):
+        if shape == 0:
+            return (1 / gamma - 1) / math.log(1 / gamma)
+        return shape * (1 - gamma) / (gamma * (1 - gamma**shape))
+
+    def _read(self, events, monkeypatch, mean, shape):
+        # No event stands for any finite mechanism: the reader of one is told to.
+        once = taut.finite(self.WITHOUT, self.WITH)
+        monkeypatch.setitem(dp_events._READERS, "NoOpDpEvent", lambda *_: once)
+        return taut.from_dp_event(events.RepeatAndSelectDpEvent(events.NoOpDpEvent(), mean, shape))
+
+    def _holds(self, loss, powers, silent=0.0):
+        p, q = (np.append(best_of(law, powers), silent) for law in (self.WITHOUT, self.WITH))
+        assert p.sum() == pytest.approx(1) == q.sum()
+        for order in (1.5, 2.0, 5.0, 20.0):
+            for one, other in ((p, q), (q, p)):
+                keep = one > 0
+                moment = (one[keep] ** order * other[keep] ** (1 - order)).sum()
+                assert math.log(moment) / (order - 1) <= loss.rdp(order)
+        worst = max(np.maximum(p - math.e * q, 0).sum(), np.maximum(q - math.e * p, 0).sum())
+        assert worst <= loss.delta(1.0)
 
 
 class TestWriting:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from taut.accounting._adjacency import Adjacency
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.given import (
@@ -40,11 +42,16 @@ from taut.accounting._mechanisms.selection import (
     permute_and_flip,
     randomized_response,
 )
+from taut.accounting._pairs.pair import CUMULANT_ERROR
 from taut.accounting._releases.release import Release
 from taut.accounting._releases.sampled import FixedSize, Joint, Poisson, PoissonReplace
 from taut.accounting._releases.truncated import TruncatedPoisson
 
 __all__ = ["from_dp_event", "to_dp_event"]
+
+# Orders at which the best of several runs is known: from many runs of much noise to few of little.
+_REPEATED_ORDERS = 1 + np.geomspace(0.05, 1_000.0, 48)
+_HALVINGS = 60  # of an interval for a logarithm: to the last digit
 
 
 def from_dp_event(event: Any, *, adjacency: Adjacency | str = "add_remove") -> PrivacyLoss:
@@ -160,6 +167,55 @@ def _read_tree(event: Any, adjacency: Adjacency) -> PrivacyLoss:
     return gaussian(event.noise_multiplier, moved, adjacency=adjacency)
 
 
+def _read_repeated(event: Any, adjacency: Adjacency) -> PrivacyLoss:
+    """Read the best of a random number of runs, by divergences (Papernot and Steinke 2022).
+
+    Theorem 2 for truncated negative binomial numbers, Theorem 6 for Poisson ones.
+    """
+    one, mean, shape = _read(event.event, adjacency), float(event.mean), float(event.shape)
+    if not (mean >= 1 and shape >= 0):
+        raise ValueError(
+            "RepeatAndSelectDpEvent must have a mean of at least 1 and a shape of at least 0, got "
+            f"mean={event.mean!r}, shape={event.shape!r}"
+        )
+    if not one.terms or (mean == 1 and math.isfinite(shape)):  # nothing, or one run always
+        return one
+    rdp = np.array([one.rdp(order) for order in _REPEATED_ORDERS]) * (1 + CUMULANT_ERROR)
+    more = rdp + math.log(mean) / (_REPEATED_ORDERS - 1)
+    if math.isinf(shape):
+        at = np.log1p(1 / (_REPEATED_ORDERS - 1))
+        more += mean * np.array([one.delta(float(epsilon)) for epsilon in at])
+    else:
+        log_gamma = _log_gamma(shape, mean)
+        more += (1 + shape) * float(
+            np.min((1 - 1 / _REPEATED_ORDERS) * rdp - log_gamma / _REPEATED_ORDERS)
+        )
+    return from_rdp(
+        dict(zip(_REPEATED_ORDERS.tolist(), more.tolist(), strict=True)), adjacency=adjacency
+    )
+
+
+def _log_gamma(shape: float, mean: float) -> float:
+    """Return a lower bound on log gamma of a truncated negative binomial law with a mean.
+
+    The mean falls as gamma grows to one; a smaller gamma costs more.
+    """
+
+    def larger(log_gamma: float) -> bool:
+        gone = -math.expm1(log_gamma)
+        if shape == 0:
+            return gone / math.exp(log_gamma) / -log_gamma > mean
+        return shape * gone / math.exp(log_gamma) / -math.expm1(shape * log_gamma) > mean
+
+    low, high = -1.0, -1e-12
+    while not larger(low):
+        low *= 2
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if larger(middle) else (low, middle)
+    return low
+
+
 _READERS: dict[str, Callable[[Any, Adjacency], PrivacyLoss]] = {
     "NoOpDpEvent": lambda _, adjacency: zero(adjacency=adjacency),
     "NonPrivateDpEvent": lambda _, adjacency: randomized_response(1.0, adjacency=adjacency),
@@ -195,6 +251,7 @@ _READERS: dict[str, Callable[[Any, Adjacency], PrivacyLoss]] = {
     "SingleEpochTreeAggregationDpEvent": _read_tree,
     "TruncatedSubsampledGaussianDpEvent": _read_truncated,
     "SampledWithoutReplacementDpEvent": _read_fixed_size,
+    "RepeatAndSelectDpEvent": _read_repeated,
 }
 
 

@@ -160,7 +160,7 @@ class ReleaseSum:
 
 def _in_order(counts: Counter[Release]) -> tuple[tuple[Release, int], ...]:
     """Return the releases that occur, in an order that does not depend on how they were added."""
-    kept = ((release, count) for release, count in counts.items() if count)
+    kept = ((release, validate.integer(count=n)) for release, n in counts.items() if n)
     return tuple(sorted(kept, key=lambda term: repr(term[0])))
 
 
