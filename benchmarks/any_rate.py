@@ -157,7 +157,7 @@ def beside_peer(count: int) -> tables.Table:
         peer, peer_seconds = cpu_time(lambda e=event, d=delta: dp_pld(e, d, PEER_GRID))
         room = max(RELATIVE * upper, ABSOLUTE)
         verdict = "above" if upper > peer.upper + room else "not above"
-        if peer.upper < lower - room:
+        if peer.upper < lower:
             verdict = "peer below our lower bound"
         rows.append(
             {
@@ -182,8 +182,9 @@ def beside_peer(count: int) -> tables.Table:
     above = sum(row["verdict"] == "above" for row in rows)
     below = sum(row["verdict"].startswith("peer") for row in rows)
     note = (
-        f"Grid {PEER_GRID:g}. Beyond {RELATIVE:g} relative and {ABSOLUTE:g} absolute, ours is "
-        f"above in {above} of {len(rows)} settings, and the other below our lower one in {below}."
+        f"Grid {PEER_GRID:g}. In {below} of {len(rows)} settings its upper bound is below our "
+        f"certified lower one; in {above} others ours is above it, by more than {RELATIVE:g} "
+        f"relative and {ABSOLUTE:g} absolute."
     )
     return tables.Table("peer", "Beside dp-accounting", columns, rows, note)
 

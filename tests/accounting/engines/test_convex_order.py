@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import accounting as oracles
 from oracles.engines import OpaqueGaussian, check_delta, check_epsilon
-from scipy import stats
+from scipy import integrate, stats
 
 import taut
 from taut.accounting._adjacency import Half
@@ -334,3 +334,36 @@ def test_products_of_all_pairs_agree_with_itertools():
     for (a, p), (b, q) in itertools.product(zip(*left, strict=True), zip(*right, strict=True)):
         expected[a + b] = expected.get(a + b, 0.0) + p * q
     assert dict(zip(where.tolist(), masses.tolist(), strict=True)) == expected
+
+
+def one_large_step(rate, sigma, steps, epsilon):
+    """Return a lower bound on delta by hand: one step is large, and the others are their mean.
+
+    Removal is E (R - exp(epsilon))_+ for the product R of ratios under Q. Outcomes with exactly one
+    step beyond five deviations are some of all; given that step, R is linear in the rest, and the
+    function is convex.
+    """
+    far = 5 * sigma
+    inside = stats.norm.cdf(far, 0, sigma)
+    rest = (1 + rate * (stats.norm.cdf(far, 1, sigma) / inside - 1)) ** (steps - 1)
+
+    def surplus(x):
+        ratio = 1 + rate * math.expm1((x - 0.5) / sigma**2)
+        return stats.norm.pdf(x, 0, sigma) * max(rest * ratio - math.exp(epsilon), 0.0)
+
+    begin = 0.5 + sigma**2 * math.log1p((math.exp(epsilon) / rest - 1) / rate)
+    part = integrate.quad(surplus, max(begin, far), begin + 12 * sigma, epsabs=0.0, epsrel=1e-10)[0]
+    return steps * inside ** (steps - 1) * part
+
+
+@pytest.mark.parametrize(
+    ("rate", "sigma", "steps", "elsewhere"),
+    # Last, what dp-accounting 0.6 calls an upper bound, at a grid of 1e-5.
+    [(1e-6, 0.5, 10_000, 0.2951268), (1e-6, 0.5, 100_000, 0.5524035)],
+)
+def test_rare_large_steps_against_a_bound_by_hand(rate, sigma, steps, elsewhere):
+    bounds = (steps * taut.gaussian(sigma).poisson(rate)).epsilon_bounds(1e-10)
+    assert one_large_step(rate, sigma, steps, bounds.upper) <= 1e-10
+    assert one_large_step(rate, sigma, steps, bounds.lower) >= 0.95e-10
+    assert one_large_step(rate, sigma, steps, elsewhere) > 1e-10
+    assert elsewhere < bounds.lower
