@@ -26,6 +26,11 @@ from taut.training._plan.owners import Owners
 from taut.training._plan.plan import Plan
 from taut.training._sampling.allocation import RandomAllocation
 from taut.training._sampling.fixed_order import FixedOrderSampling
+from taut.training._sampling.keyed import (
+    BallsInBinsSampling,
+    CyclicAllocationSampling,
+    CyclicPoissonSampling,
+)
 from taut.training._sampling.sampling import FixedSizeSampling, PoissonSampling
 from taut.training._sampling.truncated import TruncatedPoissonSampling
 from taut.training._sampling.twice import TwiceSampling
@@ -46,9 +51,12 @@ if TYPE_CHECKING:
     from taut.training._run.trainer import PrivateTrainer
 
 __all__ = [
+    "BallsInBinsSampling",
     "CSVLog",
     "Callback",
     "Checkpointing",
+    "CyclicAllocationSampling",
+    "CyclicPoissonSampling",
     "Evaluation",
     "FixedOrderSampling",
     "FixedSizeSampling",

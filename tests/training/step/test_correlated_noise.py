@@ -32,6 +32,7 @@ from taut.training import (
     Logs,
     ModelMix,
     Plan,
+    PrivateLoader,
     PrivateTrainer,
     QuantileClip,
     TrainingResult,
@@ -184,12 +185,12 @@ def test_what_has_no_theorem_is_refused(changes, error, message):
         planned(**changes)
 
 
-def trainer(directory, generator=None, callbacks=(), every=1, optimizer=None):
+def trainer(directory, generator=None, callbacks=(), every=1, optimizer=None, plan=None):
     torch.manual_seed(0)
     return PrivateTrainer(
         nn.Linear(3, 2),
         nn.CrossEntropyLoss(),
-        planned(),
+        plan or planned(),
         run_dir=directory,
         optimizer=optimizer,
         checkpoints=Checkpointing(every=every),
@@ -212,28 +213,40 @@ class KillAt(Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def run_and_die(directory):
+SECRET = ("cyclic_poisson", "cyclic_allocation", "balls_in_bins")
+
+
+def secret_plan(sampling):
+    return None if sampling is None else planned("banded", sampling=sampling)
+
+
+def run_and_die(directory, sampling):
     torch.set_num_threads(1)
-    trainer(directory, callbacks=[KillAt(5)]).fit(DATA)
+    trainer(directory, callbacks=[KillAt(5)], plan=secret_plan(sampling)).fit(DATA)
 
 
-def test_a_killed_run_goes_on_with_the_noise_of_one_that_was_not(tmp_path):
-    whole = trainer(tmp_path / "whole")
+@pytest.mark.parametrize("sampling", [None, *SECRET])
+def test_a_killed_run_goes_on_with_the_noise_of_one_that_was_not(tmp_path, sampling):
+    plan = secret_plan(sampling)
+    whole = trainer(tmp_path / "whole", plan=plan)
     result = whole.fit(DATA)
     process = multiprocessing.get_context("spawn").Process(
-        target=run_and_die, args=(tmp_path / "cut",)
+        target=run_and_die, args=(tmp_path / "cut", sampling)
     )
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    again = trainer(tmp_path / "cut")
+    again = trainer(tmp_path / "cut", plan=plan)
     other = again.fit(DATA)
     assert (other.steps, other.counted_steps) == (12, 12)
     for a, b in zip(whole.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(a, b)
     assert other.loss == result.loss
     assert TrainingResult.from_json(other.to_json()) == other
-    assert "correlated over steps by BufferedEncoder" in other.statement
+    encoder = type(again.plan.encoder).__name__
+    assert f"correlated over steps by {encoder}" in other.statement
+    assert ("fixed public order" in other.statement) == (sampling is None)
+    assert verify_statement(json.loads(other.to_json())).verdict != "refuted"
     secrets = [s["key"] for s in json.loads((tmp_path / "cut/private.noise").read_text())["keys"]]
     for path in (tmp_path / "cut").iterdir():
         if path.name != "private.noise":
@@ -305,3 +318,39 @@ def test_a_run_does_not_go_on_with_the_noise_of_another(tmp_path):
     shutil.copy(tmp_path / "other/private.noise", tmp_path / "one/private.noise")
     with pytest.raises(UnsoundConfiguration, match=r"private\.noise is that of another run"):
         trainer(tmp_path / "one").fit(DATA)
+
+
+@pytest.mark.parametrize("directory", [True, False])
+@pytest.mark.parametrize("sampling", SECRET[1:])
+def test_secret_draws_outlive_a_stop_without_a_seed(tmp_path, monkeypatch, sampling, directory):
+    """The theorem is about one draw: an example must not move to another step of its epoch."""
+    steps, batch = {}, PrivateLoader._batch
+
+    def noted(self, step):
+        found = batch(self, step)
+        steps[step] = found.indices.tolist()
+        return found
+
+    monkeypatch.setattr(PrivateLoader, "_batch", noted)
+    where, plan = tmp_path if directory else None, secret_plan(sampling)
+    running = trainer(where, default_generator(), [Cut()], plan=plan)
+    with pytest.raises(RuntimeError, match="cut"):
+        running.fit(DATA)
+    before = dict(steps)
+    if directory:
+        running = trainer(where, default_generator(), plan=plan)
+    else:
+        running._callbacks.clear()
+    running.fit(DATA)
+    assert all(steps[step] == before[step] for step in range(6))
+    for first in (0, 4, 8):
+        assert sorted(p for s in range(first, first + 4) for p in steps[s]) == list(range(40))
+    if sampling == "balls_in_bins":
+        assert all(steps[s] == steps[s + 4] for s in range(8))
+
+
+def test_whoever_reads_the_statement_of_secret_batches_certifies_it(tmp_path):
+    plan = secret_plan("cyclic_allocation")
+    trainer(tmp_path, default_generator(), plan=plan).fit(DATA)
+    stated = json.loads((tmp_path / "result.json").read_text())
+    assert verify_statement(stated).verdict == "certified"

@@ -343,18 +343,34 @@ def _hidden_batches(plan: Plan, kind: str) -> tuple[Assumption, ...]:
     )
 
 
-def _correlated() -> tuple[Assumption, ...]:
-    """Return what is seen and what is hidden if noise is correlated over steps."""
-    return (
-        Assumption(
+def _order_of_batches(sampling: str) -> Assumption:
+    """Return what is known about who is in which batch of a run with correlated noise."""
+    loader = "`taut.training.PrivateLoader`, from the same plan that is accounted for"
+    if sampling == "fixed_order":
+        return Assumption(
             "Batches come in one fixed order, which is public and hides nothing.",
             _ENFORCED,
-            "`taut.training.PrivateLoader`, from the same plan that is accounted for",
-        ),
+            loader,
+        )
+    apart = (
+        "The steps of an example are drawn in secret, once for all epochs, and stay the same after "
+        "a stop."
+        if sampling == "balls_in_bins"
+        else "The groups of examples are public; in which steps of its group an example takes part "
+        "is drawn in secret, and stays the same after a stop."
+    )
+    return Assumption(apart, _ENFORCED, f"{loader}, with a key that `private.noise` keeps")
+
+
+def _correlated(sampling: str) -> tuple[Assumption, ...]:
+    """Return what is seen and what is hidden if noise is correlated over steps."""
+    return (
+        _order_of_batches(sampling),
         Assumption(
             "Correlated noise: every update is seen, the independent noise behind it is hidden.",
             _OPEN,
-            "the keys in `private.noise` must stay secret; with them noise can be subtracted",
+            "the keys in `private.noise` must stay secret; with them noise can be subtracted"
+            + ("" if sampling == "fixed_order" else ", and batches can be drawn again"),
         ),
         Assumption(
             "No two sums are released under the same noise.",
@@ -383,7 +399,7 @@ def _of_training(evidence: Evidence) -> list[Assumption]:
             "`taut.training.extend.PrivateGradient`, which compares the gradients of the first "
             "batch with plain autograd; the model is checked by `taut.training.check_model`",
         ),
-        *(_hidden_batches(plan, kind) if plan.encoder is None else _correlated()),
+        *(_hidden_batches(plan, kind) if plan.encoder is None else _correlated(plan.sampling.name)),
         _generator(evidence),
         Assumption(
             "Noise is a real number.",

@@ -20,8 +20,10 @@ from taut.training._data.loader_checks import check_replaceable, check_size, fit
 from taut.training._data.owned_examples import OwnedExamples
 from taut.training._gradients.own_rows import by_owner, without_owners
 from taut.training._noise.generators import checked
+from taut.training._noise.keyed_bits import KeyedBits, SessionKey, new_session_key
 from taut.training._plan.plan import Plan
 from taut.training._plan.schedule import Schedule
+from taut.training._sampling.keyed import KeyedSampling
 from taut.training._sampling.replayed import replayed
 from taut.training._sampling.sampling import Indices, Sampling
 from taut.training._tensors.examples import Collate, length
@@ -188,6 +190,7 @@ class PrivateLoader:
         self.steps_taken = 0
         """How many logical batches were handed out, over all passes."""
         self._pending: deque[_Part] = deque()
+        self._batch_key: SessionKey | None = None
         self._draw_anew()
         self._collate = collate_fn
         self._tests_isolation = not unchecked_isolation
@@ -305,6 +308,16 @@ class PrivateLoader:
                 )
             self.generator.load_state_dict(state["generator"])
 
+    def follow(self, key: SessionKey) -> None:
+        """Draw the batches of a run from its secret key, where the sampling needs one.
+
+        Args:
+            key: key that all processes and all sessions of the run share.
+        """
+        self._batch_key = key
+        self._pending = deque()
+        self._draw_anew()
+
     def _check_steps_left(self) -> None:
         if self.plan is not None and self.steps_taken >= self.plan.steps:
             raise BudgetExceeded(
@@ -332,7 +345,14 @@ class PrivateLoader:
     def _draw_anew(self) -> None:
         """Begin a new epoch with the next step."""
         rank, size = self.processes.rank, self.processes.size
-        if self._rates is None:
+        if isinstance(self.sampling, KeyedSampling):
+            if self._batch_key is None:
+                self._batch_key = new_session_key(self.generator, 0)
+            key = self._batch_key
+            self._shares = self.sampling.keyed_shares(
+                lambda number: KeyedBits(key, number), self.steps_taken, self.examples, rank, size
+            )
+        elif self._rates is None:
             self._shares = self.sampling.shares_from(
                 self.steps_taken, self.examples, rank, size, self.generator
             )

@@ -152,7 +152,7 @@ class TrainingWords:
         if self.encoder is not None:
             yield (
                 f"The noise is correlated over steps by {self.encoder}: its multiplier is that of "
-                "the independent noise on encoded gradients, batches came in a fixed public order, "
+                f"the independent noise on encoded gradients, {self._order()}, "
                 "and the loss is that of all planned steps, spent with the first.",
                 False,
             )
@@ -181,6 +181,12 @@ class TrainingWords:
             )
         if self.ledger_hash is not None:
             yield f"The ledger of the run ends with the SHA-256 hash {self.ledger_hash}.", False
+
+    def _order(self) -> str:
+        """Return what is known about batches of a run with correlated noise."""
+        if self.sampler == "fixed_order":
+            return "batches came in a fixed public order"
+        return "the steps of an example were drawn in secret and kept apart"
 
     def _units(self) -> str:
         return "examples" if self.examples_each is None else "owners"

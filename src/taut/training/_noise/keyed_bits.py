@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Never
 
 from taut.errors import UnsoundConfiguration
@@ -59,6 +59,14 @@ class NoiseKeys:
             if session.begins <= step:
                 return KeyedBits(session, step)
         raise UnsoundConfiguration(f"no key is known for the noise of step {step}")
+
+    @property
+    def of_batches(self) -> SessionKey:
+        """The key of secret batches: one for the whole run, and of no use for its noise."""
+        first = min(self.sessions, key=lambda session: session.begins)
+        if first.begins:
+            raise UnsoundConfiguration("no key is known for the batches of the run")
+        return replace(first, key=hashlib.sha256(b"taut batches" + first.key).digest())
 
 
 class KeyedBits(RandomSource):

@@ -10,6 +10,11 @@ from taut.errors import InfeasibleBudget
 from taut.training._plan.schedule import Changing, Schedule, is_schedule
 from taut.training._sampling.allocation import RandomAllocation
 from taut.training._sampling.fixed_order import FixedOrderSampling
+from taut.training._sampling.keyed import (
+    BallsInBinsSampling,
+    CyclicAllocationSampling,
+    CyclicPoissonSampling,
+)
 from taut.training._sampling.sampling import (
     FixedSizeSampling,
     PoissonSampling,
@@ -26,6 +31,9 @@ _KINDS = (
     RandomAllocation,
     FixedSizeSampling,
     FixedOrderSampling,
+    CyclicPoissonSampling,
+    CyclicAllocationSampling,
+    BallsInBinsSampling,
 )
 _BY_NAME: dict[str, type[Sampling]] = {kind.name: kind for kind in _KINDS}
 

@@ -23,6 +23,7 @@ from taut.matrix import (
 )
 from taut.training._clipping.refreshed import RefreshedClipping
 from taut.training._sampling.fixed_order import FixedOrderSampling
+from taut.training._sampling.keyed import KeyedSampling
 from taut.training._sampling.sampling import Sampling
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _KINDS: dict[str, type[Encoder]] = {
     "tree": TreeEncoder,
 }
 _BANDS, _INVERSE_BANDS, _BUFFERS = 16, 4, 4  # kept arrays: what a name alone asks for
-_NAMES = ("banded", "blt", "inverse", "tree")
+_NAMES = ("banded", "blt", "inverse", "tree", "best")
 
 
 def encoder_of(noise: object, steps: int, sampling: Sampling) -> Encoder | None:
@@ -67,6 +68,13 @@ def encoder_of(noise: object, steps: int, sampling: Sampling) -> Encoder | None:
         )
     if noise == "tree":
         return TreeEncoder(steps)
+    if isinstance(sampling, KeyedSampling):
+        if noise != "banded":
+            raise UnsoundConfiguration(
+                f"noise={noise!r} reaches over more steps than sampling={sampling.name!r} keeps "
+                "apart; use noise='banded' or an encoder with few bands, or sampling='fixed_order'"
+            )
+        return banded_toeplitz(Workload(steps), bands=min(sampling.most_bands, steps))
     if not isinstance(sampling, FixedOrderSampling):
         sampling.correlated_loss(TreeEncoder(steps), 1.0)  # says what is missing
         raise ValueError(f"noise={noise!r} is made for sampling='fixed_order'; give an encoder")

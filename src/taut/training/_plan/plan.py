@@ -22,6 +22,7 @@ from taut.training._plan.arguments import (
     steps_of,
     two_of_promise,
 )
+from taut.training._plan.best_noise import best_noise
 from taut.training._plan.best_sampling import BEST, cheaper
 from taut.training._plan.correlation import check_correlated, encoder_of, last_error
 from taut.training._plan.document import fields_of, written
@@ -30,6 +31,7 @@ from taut.training._plan.mixing import ModelMix
 from taut.training._plan.owners import Owners, unit_of
 from taut.training._plan.planned_steps import PlannedSteps
 from taut.training._plan.schedule import Changing
+from taut.training._sampling.fixed_order import FixedOrderSampling
 from taut.training._sampling.sampling import Sampling
 
 __all__ = ["Plan"]
@@ -63,8 +65,10 @@ class Plan(PlannedSteps):
             and `RandomAllocation`, both at the rate of whole epochs, and `notes` say by how much.
         noise: noise that is correlated over steps: an encoder of `taut.matrix` of as many steps, or
             "banded", "blt", "inverse" or "tree"; None for independent noise. Batches come in a
-            fixed order then, and `noise_multiplier` is the deviation of the independent noise on
-            encoded gradients. The loss is that of the whole run, spent with its first step.
+            fixed order then, unless `sampling` keeps secret steps apart, and `noise_multiplier` is
+            the deviation of the independent noise on encoded gradients. The loss is that of the
+            whole run, spent with its first step. "best" takes the noise and, unless it is given,
+            the sampling with the least error of running sums, and `notes` say by how much.
         mixing: mixing of released weights, whose uniform noise counts too; None for plain training.
             What is solved for is the noise multiplier, at a fixed width.
         unit: instead of `examples`, owners of several examples each, whom the promise is then
@@ -133,6 +137,15 @@ class Plan(PlannedSteps):
         unit: Owners | None = None,
         max_noise_multiplier: float | None = None,
     ) -> None:
+        why = ""
+        if noise == BEST:
+            kind = None if sampling in (None, BEST) else sampling_of(sampling)
+            _, units = unit_of(unit, examples)
+            share = batches_of(units, batch_size, rate, FixedOrderSampling()).rate
+            count = steps_of(steps, epochs, share, {})
+            found = best_noise(count, share, epsilon, delta, kind)
+            noise, sampling, why = found.encoder, found.sampling, found.why
+            batch_size, rate = None, share
         if noise is not None and noise != "independent":
             if sampling == BEST:
                 raise ValueError("noise= decides the sampling; leave sampling='best' out")
@@ -178,7 +191,7 @@ class Plan(PlannedSteps):
         if max_noise_multiplier is not None:
             limit = validate.positive(max_noise_multiplier=max_noise_multiplier)
         fitted = clipping.fitted(self.batch_size)
-        self._set(clipping=fitted, max_noise_multiplier=limit, _answers=[], _choice="")
+        self._set(clipping=fitted, max_noise_multiplier=limit, _answers=[], _choice=why)
         self._check_schedules()
         check_correlated(self)
         self._set_promise(epsilon, delta, least, max_noise_multiplier)

@@ -33,6 +33,7 @@ from taut.training._ledger.result import TrainingResult
 from taut.training._ledger.run_directory import RunDirectory
 from taut.training._noise.correlated import CorrelatedNoise
 from taut.training._noise.generators import split
+from taut.training._noise.keyed_bits import NoiseKeys
 from taut.training._plan.plan import Plan
 from taut.training._run.evaluation import Evaluation, evaluate
 from taut.training._run.files.run_files import RunFiles
@@ -191,6 +192,7 @@ class PrivateTrainer:
         self._callbacks = [*logs.callbacks, *self._private_log(logs)] if is_first else []
         self._progress = logs.progress and is_first
         self._names = checked_names(names or {})
+        self._noise_keys: NoiseKeys | None = None
         self._dropped = self._dropped_now = 0  # examples that contributed nothing
 
     @classmethod
@@ -445,7 +447,7 @@ class PrivateTrainer:
             if not is_over:
                 began = self.step
                 self._gradient.check_processes(self.optimizer)
-                self._begin_noise(self.ledger)
+                self._begin_noise(self.ledger, loader)
                 self._say_where(began)
                 stopped = self._train(state, interrupts)
         finally:
@@ -453,11 +455,19 @@ class PrivateTrainer:
             self._files.close(self.ledger, interrupted_after=self.step if has_moved else None)
         return stopped
 
-    def _begin_noise(self, ledger: RunLedger) -> None:
-        """Give correlated noise a key for the steps from now on, and those of the steps before."""
+    def _begin_noise(self, ledger: RunLedger, loader: PrivateLoader) -> None:
+        """Give correlated noise a key for the steps from now on, and those of the steps before.
+
+        Batches that are secret follow from the first of them.
+        """
         noise = self._gradient.step_noise
-        if isinstance(noise, CorrelatedNoise) and (self._files.directory or not ledger.steps):
-            noise.go_on(self._files.noise_keys(self._noise_bits, ledger.position), ledger.position)
+        if not isinstance(noise, CorrelatedNoise):
+            return
+        if self._files.directory or not ledger.steps:
+            self._noise_keys = self._files.noise_keys(self._noise_bits, ledger.position)
+            noise.go_on(self._noise_keys, ledger.position)
+        assert self._noise_keys is not None
+        loader.follow(self._noise_keys.of_batches)
 
     def _say_where(self, step: int) -> None:
         assert self.ledger is not None

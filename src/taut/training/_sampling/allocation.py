@@ -14,7 +14,7 @@ from taut.noise import RandomSource, default_generator
 from taut.training._sampling.epochs import EpochSampling
 from taut.training._sampling.sampling import Indices, checked_examples
 
-__all__ = ["RandomAllocation"]
+__all__ = ["RandomAllocation", "draw_steps", "in_order_of_steps"]
 
 _BLOCK = 1 << 16  # draws at a time: words of 64 bits are far wider than the steps they name
 _MOST_STEPS = 1 << 32  # of an epoch: steps are kept in at most four bytes an example
@@ -78,19 +78,26 @@ class RandomAllocation(EpochSampling):
         n = checked_examples(examples)
         source = default_generator() if generator is None else generator
         while True:
-            order, ends = _epoch(n, self.epoch_steps, source)
+            drawn = draw_steps(n, self.epoch_steps, source)
+            order, ends = in_order_of_steps(drawn, self.epoch_steps)
             for place in range(self.epoch_steps):
                 yield order[ends[place] : ends[place + 1]].astype(np.int64)
 
 
-def _epoch(
-    examples: int, steps: int, source: RandomSource
-) -> tuple[NDArray[np.unsignedinteger], Indices]:
-    """Return the examples in the order of their steps, and where every step begins and ends."""
+def draw_steps(examples: int, steps: int, source: RandomSource) -> NDArray[np.unsignedinteger]:
+    """Return a step for every example, drawn exactly uniformly, shape (examples,)."""
     drawn = np.empty(examples, dtype=np.min_scalar_type(steps - 1))
     for start in range(0, examples, _BLOCK):
         size = min(_BLOCK, examples - start)
         drawn[start : start + size] = source.uniform_below(steps, size)
+    return drawn
+
+
+def in_order_of_steps(
+    drawn: NDArray[np.integer], steps: int
+) -> tuple[NDArray[np.unsignedinteger], Indices]:
+    """Return the examples in the order of their steps, and where every step begins and ends."""
+    examples = drawn.size
     # Stable, so that the examples of a step keep their order.
     order = np.argsort(drawn, kind="stable").astype(np.min_scalar_type(max(examples - 1, 0)))
     ends = np.concatenate([[0], np.cumsum(np.bincount(drawn, minlength=steps))])

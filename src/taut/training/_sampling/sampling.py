@@ -129,7 +129,8 @@ class Sampling(Strategy):
         """
         raise UnsoundConfiguration(
             f"noise that is correlated over steps is accounted for a fixed order, not for "
-            f"sampling={self!r}; use sampling='fixed_order', or independent noise"
+            f"sampling={self!r}; use sampling='fixed_order', or one that keeps secret steps apart: "
+            "'cyclic_allocation', 'cyclic_poisson' or 'balls_in_bins'; or independent noise"
         )
 
     # --- with a clipping; most samplings take any ----------------------------------------------
