@@ -6,6 +6,7 @@
     ├── AdjacencyMismatch       two relations in one sum
     ├── UnsoundConfiguration    a theorem's assumption does not hold
     │   └── RunInUse            another process counts the same run
+    ├── ClaimRefuted            what a run released contradicts what it promises
     ├── BudgetExceeded          a release would spend more than the budget
     └── InfeasibleBudget        no parameter in the searched range meets the target
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 __all__ = [
     "AdjacencyMismatch",
     "BudgetExceeded",
+    "ClaimRefuted",
     "InfeasibleBudget",
     "RunInUse",
     "TautError",
@@ -44,6 +46,10 @@ class UnsoundConfiguration(TautError):
 
 class RunInUse(UnsoundConfiguration):
     """Another process has the ledger of the run open; wait for it, or end it."""
+
+
+class ClaimRefuted(TautError):
+    """Evidence from a run contradicts the bound that is certified for it; the run was stopped."""
 
 
 class BudgetExceeded(TautError):

@@ -18,6 +18,7 @@ from taut.audit._replay.result import ReplayedRelease, ReplayResult
 from taut.audit._replay.wrapped_draws import recorded_generator
 from taut.audit._replay.wrapped_functions import recorded
 from taut.audit._sequential.audit import refute_loop, refute_plan, refute_training
+from taut.audit._sequential.breaker import CircuitBreaker
 from taut.audit._sequential.planning import runs_to_refute
 from taut.audit._sequential.result import RunningCheck, SequentialResult
 from taut.audit._statements.verify import Verdict, Verification, verify_statement
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditResult",
+    "CircuitBreaker",
     "Craft",
     "Evidence",
     "Exposure",

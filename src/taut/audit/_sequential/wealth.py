@@ -23,7 +23,7 @@ can refute an epsilon that is large."""
 _CUTS = 24  # thresholds per statistic: more would fit the few runs that chose them
 _BOLD = 4  # hits before a test without false alarms is believed to have none
 _FEWEST = 2  # runs on a side before the first bet
-_OFTEN = 64  # runs, up to which the test is chosen anew after each; later once in 1/32 of them
+_OFTEN = 64  # runs, up to which the test is chosen anew after each; later twice in so many steps
 _EXPLORE = 8  # runs that every setting gets first, and one of so many later, where it seems idle
 _EPSILONS = 25  # on the grid of what is proven about epsilon, up to
 _FARTHEST = 2.0  # times the claimed epsilon, and this much beyond
@@ -59,8 +59,11 @@ class Test:
 class Seen:
     """Runs of one setting so far, and the best test that they suggest."""
 
-    def __init__(self, name: str, statistics: Mapping[str, Statistic], region: Region) -> None:
+    def __init__(
+        self, name: str, statistics: Mapping[str, Statistic], region: Region, often: int
+    ) -> None:
         self.name = name
+        self._often = often
         self.tests: dict[float, Test] = {}
         self._statistics = statistics
         self._region = region
@@ -75,7 +78,7 @@ class Seen:
         """Take a run in; return whether the test was chosen anew."""
         self._runs[with_canary].append(run)
         count = self.count
-        is_due = count <= _OFTEN or count % (count // 32) == 0
+        is_due = count <= self._often or count % max(count * 2 // self._often, 1) == 0
         if not is_due or min(len(side) for side in self._runs) < _FEWEST:
             return False
         self._choose()
@@ -86,6 +89,11 @@ class Seen:
         """The largest growth that a test promises, cautiously estimated."""
         cautious = self.tests.get(_STYLES[0][0])
         return 0.0 if cautious is None else cautious.bet.growth
+
+    def change(self, region: Region) -> None:
+        """Find tests against another region, from the next run on."""
+        self._region = region
+        self.tests = {}
 
     def _choose(self) -> None:
         """Find the test of the fastest growth, for every prior."""
@@ -118,6 +126,8 @@ class AttackWealth:
     Args:
         claim: what is claimed.
         settings: settings by name, each with the statistics that belong to it.
+        epsilons: number of values of epsilon that are bet against beside the claim.
+        often: number of runs up to which a test is chosen anew after each; later more rarely.
 
     **Guarantee**: if every run is made with the canary or without by a fair coin, independent of
     all before, and the program keeps the claim whatever came before, the evidence is a
@@ -126,16 +136,21 @@ class AttackWealth:
     """
 
     def __init__(
-        self, claim: Claim, settings: Sequence[tuple[str, Mapping[str, Statistic]]]
+        self,
+        claim: Claim,
+        settings: Sequence[tuple[str, Mapping[str, Statistic]]],
+        *,
+        epsilons: int = _EPSILONS,
+        often: int = _OFTEN,
     ) -> None:
         region = Region.of(claim)
-        self.settings = [Seen(name, statistics, region) for name, statistics in settings]
+        self.settings = [Seen(name, statistics, region, often) for name, statistics in settings]
         self.strongest: tuple[str, Test] | None = None
         self._logs = np.zeros(len(_STYLES))
         top = _FARTHEST * (1 + claim.epsilon)
-        self._epsilons = np.linspace(0.0, top, _EPSILONS)
+        self._epsilons = np.linspace(0.0, top, epsilons)
         self._regions = [Region.of_epsilon(float(e), claim.delta) for e in self._epsilons]
-        self._epsilon_logs = np.zeros((_EPSILONS, len(_STYLES)))
+        self._epsilon_logs = np.zeros((epsilons, len(_STYLES)))
         self._epsilon_bets: dict[tuple[int, float], list[Bet | None]] = {}
 
     @property
@@ -148,6 +163,12 @@ class AttackWealth:
         evidence = np.array([_log_mean(logs) for logs in self._epsilon_logs])
         refuted = int(np.argmin(evidence >= -math.log(level)))
         return float(self._epsilons[refuted - 1]) if refuted else 0.0
+
+    def change(self, claim: Claim) -> None:
+        """Bet against another claim from the next run on, with the evidence so far."""
+        region = Region.of(claim)
+        for setting in self.settings:
+            setting.change(region)
 
     def next_setting(self, runs: int) -> int:
         """Return in which setting to make the next run: mostly where evidence grows fastest."""
