@@ -397,3 +397,56 @@ def test_older_spectral_norm_is_refused_with_the_one_that_is_taken():
     private = PrivateGradient(model, FlatClip(1.0), scales=[0.0], expected_batch_size=1.0)
     with pytest.raises(UnsoundConfiguration, match=r"parametrizations\.spectral_norm is taken"):
         private.accumulate_batch(torch.randn(4, 6), None, lambda outputs, _: outputs.sum(1))
+
+
+class Bytes(nn.Module):
+    """A frozen layer whose weights are bytes, with one scale per row."""
+
+    def __init__(self, linear):
+        super().__init__()
+        weight = linear.weight.detach()
+        scale = weight.abs().amax(1, keepdim=True) / 127
+        self.register_buffer("weight", (weight / scale).round().to(torch.int8))
+        self.register_buffer("scale", scale)
+
+    def forward(self, x):
+        return functional.linear(x, self.weight.to(x.dtype) * self.scale)
+
+
+class Adapted(nn.Module):
+    """Adapters beside a frozen base; activations of the base may be quantised, too."""
+
+    def __init__(self, by_batch=False):
+        super().__init__()
+        self.base, self.by_batch = Bytes(nn.Linear(6, 3)), by_batch
+        self.down, self.up = nn.Linear(6, 2, bias=False), nn.Linear(2, 3, bias=False)
+        self.last = nn.Linear(3, 3)
+
+    def forward(self, x):
+        given = x
+        if self.by_batch:
+            scale = x.abs().max() / 127
+            given = (x / scale).round() * scale
+        return self.last(torch.tanh(self.base(given) + self.up(self.down(x))))
+
+
+def test_adapters_of_a_base_in_bytes_have_gradients_of_autograd():
+    torch.manual_seed(0)
+    model, x = Adapted(), torch.randn(5, 6)
+    private = PrivateGradient(model, FlatClip(1e6), scales=[0.0], expected_batch_size=1.0)
+    private.accumulate_batch(x, None, lambda outputs, _: outputs.square().sum(1))
+    private.finish()
+    found = [p.grad.clone() for p in model.parameters()]
+    expected = torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
+    assert private.backend == "bookkeeping"
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_activations_quantised_by_the_batch_are_refused():
+    model = Adapted(by_batch=True)
+    private = PrivateGradient(model, FlatClip(1.0), scales=[0.0], expected_batch_size=1.0)
+    with pytest.raises(UnsoundConfiguration, match="depends on the other examples"):
+        private.accumulate_batch(
+            torch.randn(8, 6), None, lambda outputs, _: outputs.square().sum(1)
+        )

@@ -106,12 +106,18 @@ class Numbers:
             )
 
 
-def _mark(tensor: Tensor) -> tuple[int, int]:
-    """Return what changes if something is written to a tensor."""
+@torch.no_grad()
+def _mark(tensor: Tensor) -> tuple[int, float]:
+    """Return what changes if something is written to a tensor.
+
+    Torch counts what is written by itself. What numpy writes moves the length of floats, unless it
+    does no more than move or turn them, and the checksum of labels and tokens.
+    """
     if tensor.device.type != "cpu" or type(tensor) is not Tensor:
-        return tensor._version, 0
-    bits = tensor.detach().contiguous().view(torch.uint8).numpy()
-    return tensor._version, zlib.crc32(bits.data)
+        return tensor._version, 0.0
+    if tensor.element_size() > 1 and (tensor.is_floating_point() or tensor.is_complex()):
+        return tensor._version, float(torch.linalg.vector_norm(tensor).nan_to_num())
+    return tensor._version, zlib.crc32(tensor.contiguous().view(torch.uint8).numpy().data)
 
 
 def _is_same(value: Tensor, handed: Tensor) -> bool:
