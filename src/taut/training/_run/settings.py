@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from torch import nn
+from torch.utils.data import default_collate
 
 from taut._base import validate
 from taut.training._data.augmentation import Augment, Augmentation
+from taut.training._data.batches import inputs_and_targets
 from taut.training._run.logs.callbacks import Callback
-from taut.training._tensors.examples import Collate
+from taut.training._tensors.examples import Collate, length
+from taut.training._tensors.rows_at_once import rows_at_once
 
 __all__ = ["Checkpointing", "Loading", "Logs", "check_settings"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +29,9 @@ class Loading:
     Args:
         max_physical_batch_size: number of rows that are computed at once; larger batches are
             computed in parts, with the same outcome. All copies of an example count, and are never
-            in two parts.
+            in two parts. "auto" takes as many as should fit into a quarter of the memory that is
+            free, by a trial with zeros in the shape of the first example: no value and no size of a
+            batch is looked at. If examples differ in length, give a number.
         num_workers: number of processes that fetch examples; 0 fetches them in this one.
         collate_fn: function that makes a batch of a list of examples: inputs and targets.
         augment: function that takes the inputs of a batch and returns a random variant of each
@@ -40,7 +51,7 @@ class Loading:
         0
     """
 
-    max_physical_batch_size: int | None = None
+    max_physical_batch_size: int | Literal["auto"] | None = None
     num_workers: int = 0
     collate_fn: Collate | None = None
     augment: Augment | None = None
@@ -49,14 +60,31 @@ class Loading:
     def __post_init__(self) -> None:
         validate.integer(num_workers=self.num_workers)
         Augmentation.of(self.augment, self.copies)
-        if self.max_physical_batch_size is not None:
+        if self.max_physical_batch_size not in (None, "auto"):
             validate.positive_integer(max_physical_batch_size=self.max_physical_batch_size)
 
     @property
     def examples_at_once(self) -> int | None:
         """The most examples whose copies are computed at once, at least one; None for all."""
         rows = self.max_physical_batch_size
-        return None if rows is None else max(rows // self.copies, 1)
+        return max(rows // self.copies, 1) if isinstance(rows, int) else None
+
+    def fitted(self, model: nn.Module, dataset: Any, processes: int) -> Loading:
+        """Return these settings with a number in the place of "auto".
+
+        Args:
+            model: model that is trained.
+            dataset: dataset, of whose first example only shapes and types count.
+            processes: number of processes that share the memory.
+        """
+        if self.max_physical_batch_size != "auto":
+            return self
+        length(dataset)  # refuses what holds no examples
+        batch = (self.collate_fn or default_collate)([dataset[0]])
+        inputs, _ = inputs_and_targets(batch, next(model.parameters()).device)
+        found = rows_at_once(model, inputs, processes)
+        _LOG.info("computing at most %d rows at once, by a trial with zeros", found)
+        return replace(self, max_physical_batch_size=found)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -345,7 +345,7 @@ class PrivateTrainer:
 
     def _loader(self, dataset: Any, owners: Any) -> PrivateLoader:
         refuse_private(self._public, dataset)
-        loading = self._loading
+        loading = self._loading = self._loading.fitted(self.model, dataset, self._processes.size)
         return PrivateLoader(
             dataset,
             self.plan,
