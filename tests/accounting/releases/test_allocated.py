@@ -337,3 +337,36 @@ def test_the_first_step_of_an_epoch_is_a_poisson_sample_at_any_noise(sigma, step
         ours, theirs = found.delta_bounds(epsilon), sampled.delta_bounds(epsilon)
         assert ours.upper >= theirs.lower * (1 - 1e-12)
         assert ours.lower <= theirs.upper * (1 + 1e-12)
+
+
+def rare_law(rng, size):
+    """Return probabilities of which all but one may be as small as exp(-150)."""
+    rest = np.exp(-rng.uniform(0.0, rng.choice([1.0, 10.0, 60.0, 150.0]), size - 1)) / size
+    return rng.permutation(np.append(rest, 1 - rest.sum()))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_thresholds_at_the_ratios_themselves(seed):
+    """Errors of merged ratios show where a threshold meets one, from either side."""
+    rng = np.random.default_rng(seed)
+    size, steps = int(rng.integers(2, 4)), int(rng.integers(2, 5))
+    p, q = rare_law(rng, size), rare_law(rng, size)
+    with mp.workdps(60):
+        exact_p, exact_q = ([mp.mpf(x) / mp.fsum(law) for x in law] for law in (p, q))
+        atoms = [
+            (mp.fprod(exact_q[i] for i in draw), mp.fsum(exact_p[i] / exact_q[i] for i in draw))
+            for draw in itertools.product(range(size), repeat=steps)
+        ]
+        near = {abs(float(mp.log(total / steps))) for _, total in atoms}
+        for epsilon in itertools.product(sorted(near)[:8], [1 - 1e-9, 1 - 1e-13, 1.0, 1 + 1e-9]):
+            at = math.prod(epsilon)
+            t = mp.exp(at)
+            deltas = {
+                "remove": mp.fsum(m * max(total / steps - t, 0) for m, total in atoms),
+                "add": mp.fsum(m * max(1 - t * total / steps, 0) for m, total in atoms),
+            }
+            for half, delta in deltas.items():
+                bounds = taut.finite(q, p, adjacency=half).allocated(steps).delta_bounds(at)
+                # The laws that were given are rounded, and so is their sum.
+                slack = delta * 1e-11 * (1 + at) + mp.mpf(1e-58)
+                assert bounds.lower - slack <= delta <= bounds.upper + slack
