@@ -23,11 +23,13 @@ __all__ = ["chain_losses"]
 # falls with the square of the step. Products of nodes are on the same ladder.
 _RUNGS = np.concatenate([np.arange(-36, -18, 3), np.arange(-18, 19), np.arange(21, 37, 3)])
 _LATTICE = 2**14  # nodes of R
-_NEGLIGIBLE = 1e-4  # of delta: tails that are cut and counted as betrayed
-_WIDEST = 6  # doublings of the range of R, from 4 on, before the chain is given up
+_NEGLIGIBLE = 1e-4  # of delta: factors that are cut and counted as betrayed
+_BEYOND = 1e-2  # of delta: the same for sums, whose tails are bounded less sharply
+_RANGES = 4.0 * 2.0 ** np.arange(8)  # of R that are tried before the circle is given up
 # Of transforms and of products of matrices, relative to all masses, for every rounding: 8 units.
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 _SPLIT_ERROR = 1e-12  # of means of cells, in all: differences of moments of 2^14 cells
+_TILTS = np.geomspace(4.0, 80.0, 30)  # of Chernoff's bound, in units of the range
 _LEAST_SHARE = 1e-6  # of the shared variance that W has at least
 _SMALL = 1e-17  # bound on a coefficient of the transform that is taken for zero
 
@@ -47,15 +49,22 @@ def chain_losses(
     # Kahane's inequality allows for larger variances: W must have some.
     own = max(own, _LEAST_SHARE * shared)
     nodes, masses = _spread(shared, tail)
-    ranges = 4.0 * 2.0 ** np.arange(_WIDEST)
-    for top in ranges.tolist():
-        terms = _terms(nodes, own, length, top / _LATTICE)
+    for top in _RANGES.tolist():
+        if _alone(top, length, 2 * shared + own) > _BEYOND * delta:
+            continue
+        terms = _terms(nodes, own, length, top / _LATTICE, _LATTICE)
         beyond = _beyond(terms, masses, length)
-        if beyond <= _NEGLIGIBLE * delta:
+        if beyond <= _BEYOND * delta:
             law, noise = _circle(terms, masses, length)
             cut = 4 * length * tail + beyond
             return _as_losses(law, terms.step, cut, noise)
     return None
+
+
+def _alone(top: float, length: int, variance: float) -> float:
+    """Return about how much of the mean of R is in single terms beyond ``top``: a first look."""
+    far = (math.log(length * top) - variance / 2) / math.sqrt(variance)
+    return length * float(ndtr(-far))
 
 
 @dataclass(frozen=True)
@@ -99,14 +108,14 @@ def _spread(variance: float, tail: float) -> tuple[Vector, Vector]:
     return values, masses
 
 
-def _terms(values: Vector, own: float, length: int, step: float) -> _Terms:
+def _terms(values: Vector, own: float, length: int, step: float, size: int) -> _Terms:
     """Return the laws of a term of the mean for every product of two nodes."""
     step_of_logs = math.log(values[-1]) / float(_RUNGS[-1])
     lowest = 2 * int(_RUNGS[0])
     scales = np.exp(step_of_logs * np.arange(lowest, -lowest + 1)) / length
-    laws = np.zeros((scales.size + 1, _LATTICE))
+    laws = np.zeros((scales.size + 1, size))
     laws[-1, 0] = 1.0
-    ends = step * np.arange(_LATTICE)
+    ends = step * np.arange(size)
     for law, scale in zip(laws, scales.tolist(), strict=False):
         mass, mean = (np.diff(each) for each in _log_moments(ends / scale, own))
         share = np.clip((scale * mean - mass * ends[:-1]) / step, 0.0, mass)
@@ -128,11 +137,11 @@ def _beyond(terms: _Terms, masses: Vector, length: int) -> float:
     makes no term larger than the term of the record's own bin.
     """
     alone = length * float(masses @ terms.lost[terms.pairs] @ masses)
-    ends = terms.step * np.arange(_LATTICE)
-    top = terms.step * (_LATTICE - 1)
+    ends = terms.step * np.arange(terms.laws.shape[1])
+    top = float(ends[-1])
     root = np.sqrt(masses)
     best = math.inf
-    for tilt in np.geomspace(1.0, 200.0, 24) / top:
+    for tilt in _TILTS / top:
         with np.errstate(over="ignore"):
             values = terms.laws @ np.exp(tilt * ends)
             matrix = root[:, None] * values[terms.pairs] * root
@@ -150,6 +159,7 @@ def _circle(terms: _Terms, masses: Vector, length: int) -> tuple[Vector, float]:
     A coefficient of the transform is the trace of a power of a matrix. It is at most the power of
     the Frobenius norm, and taken for zero where that is next to nothing.
     """
+    size = terms.laws.shape[1]
     root = np.sqrt(masses)
     weight = root[:, None] * root
     transformed = np.fft.rfft(terms.laws, axis=1)
@@ -164,8 +174,8 @@ def _circle(terms: _Terms, masses: Vector, length: int) -> tuple[Vector, float]:
         matrices = weight * transformed[:, at].T[:, terms.pairs]
         power = np.linalg.matrix_power(matrices, length)
         found[at] = np.trace(power, axis1=1, axis2=2)
-    law = np.maximum(np.fft.irfft(found, _LATTICE), 0.0)
-    roundings = length * (2 * math.log2(_LATTICE) + masses.size + 8)
+    law = np.maximum(np.fft.irfft(found, size), 0.0)
+    roundings = length * (2 * math.log2(size) + masses.size + 8)
     return law, roundings * _ROUNDING + 2 * _SMALL
 
 
@@ -174,13 +184,13 @@ _AT_ONCE = 64  # matrices that are multiplied together: 3 megabytes
 
 def _as_losses(law: Vector, step: float, cut: float, noise: float) -> dict[str, PrivacyLoss]:
     """Return both directions of the profile, at thresholds of the lattice."""
-    ends = step * np.arange(1.0, _LATTICE)
+    ends = step * np.arange(1.0, law.size)
     above = np.cumsum(law[::-1])[::-1]
     below = np.cumsum(law)
     excess = step * np.append(np.cumsum(above[2:][::-1])[::-1], 0.0)
     lack = step * np.cumsum(below[:-1]) / ends
     # By the inequality of Cauchy and Schwarz, with the l2-norms of (R - t)_+ and (1 - R / t)_+.
-    missed = noise * ends[-1] * math.sqrt(_LATTICE), noise * math.sqrt(_LATTICE)
+    missed = noise * ends[-1] * math.sqrt(law.size), noise * math.sqrt(law.size)
     wrong = _SPLIT_ERROR
     removed = np.clip(excess * (1 + 1e-9) + missed[0] + cut + wrong, 1 - ends, 1.0)
     added = np.clip(lack * (1 + 1e-9) + missed[1] + cut + wrong / ends, 1 - 1 / ends, 1.0)
