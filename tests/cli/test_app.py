@@ -38,6 +38,7 @@ COMMANDS = (
     "resume",
     "report",
     "risk",
+    "matrix",
     "compare",
     "verify",
     "doctor",

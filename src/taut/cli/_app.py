@@ -10,6 +10,7 @@ from taut.cli._commands.compare import compare
 from taut.cli._commands.delta import delta
 from taut.cli._commands.doctor import doctor
 from taut.cli._commands.epsilon import epsilon
+from taut.cli._commands.matrix import matrix
 from taut.cli._commands.noise import noise
 from taut.cli._commands.plan import plan
 from taut.cli._commands.report import report
@@ -50,6 +51,7 @@ _COMMANDS = (
     calibrate,
     samplers,
     noise,
+    matrix,
     plan,
     train,
     resume,

@@ -11,11 +11,13 @@ import torch
 from taut._base import validate
 from taut._base.arrays import Matrix
 from taut._base.public_vectors import Rows
+from taut.matrix import Encoder, Workload, errors, identity, sensitivity
 from taut.noise.geometry import OneStep
 from taut.training import Plan
 from taut.training.extend import (
     BasisNoise,
     Clipping,
+    CorrelatedNoise,
     IndependentNoise,
     NormClipping,
     RowClipping,
@@ -28,10 +30,14 @@ __all__ = ["clipped_gradients", "expected_step", "noise_std"]
 def noise_std(plan: Plan, sizes: Mapping[str, int]) -> float:
     """Return the root of the expected squared length of the noise on the mean gradient.
 
-    Uniform noise of mixing counts at its least width.
+    Uniform noise of mixing counts at its least width. Correlated noise counts as independent noise
+    of the same root mean square error of running sums.
     """
     added = plan.noise(sizes)
-    variance = _total_variance(added, list(sizes.values()))
+    counted = added.independent if isinstance(added, CorrelatedNoise) else added
+    variance = _total_variance(counted, list(sizes.values()))
+    if isinstance(added, CorrelatedNoise):
+        variance *= _error_of_sums(added.encoder) / _error_of_sums(identity(plan.steps))
     if plan.mixing is not None:
         variance *= 1 + (plan.mixing.width / plan.noise_multiplier) ** 2 / 12
     return math.sqrt(variance) / _divisor(plan, added)
@@ -78,6 +84,12 @@ def clipped_gradients(clipping: Clipping, rows: Matrix, sizes: Mapping[str, int]
 def _divisor(plan: Plan, noise: StepNoise) -> float:
     """Return what the sum of a step is divided by: how many gradients count in a coordinate."""
     return plan.batch_size * noise.coordinate_rate
+
+
+def _error_of_sums(encoder: Encoder) -> float:
+    """Return the mean square error of running sums, for independent noise of unit variance."""
+    found = errors(encoder, Workload(encoder.steps)).root_mean_square
+    return (found / sensitivity(encoder).value) ** 2
 
 
 def _total_variance(noise: StepNoise, sizes: list[int]) -> float:

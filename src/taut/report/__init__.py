@@ -6,6 +6,7 @@ from taut.report._plots.comparison import plot_comparison
 from taut.report._plots.geometry import plot_geometry
 from taut.report._plots.noise import plot_noise
 from taut.report._plots.plans import plot_plans
+from taut.report._plots.ranking import plot_ranking
 from taut.report._plots.samplers import plot_samplers
 from taut.report._privacy.report import PrivacyReport, privacy_report
 
@@ -16,6 +17,7 @@ __all__ = [
     "plot_geometry",
     "plot_noise",
     "plot_plans",
+    "plot_ranking",
     "plot_samplers",
     "privacy_report",
 ]

@@ -15,6 +15,7 @@ from taut.training._clipping.quantile import CountedNoise
 from taut.training._clipping.refreshed import RefreshedClipping
 from taut.training._ledger.history import Segment
 from taut.training._noise.basis import BasisNoise
+from taut.training._noise.correlated import CorrelatedNoise
 from taut.training._noise.step_noise import Draw, IndependentNoise, StepNoise
 from taut.training._plan.planned_steps import PlannedSteps
 from taut.training._plan.schedule import Schedule
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BasisNoise",
     "Clipping",
+    "CorrelatedNoise",
     "CountedNoise",
     "Draw",
     "EntryBlock",

@@ -11,7 +11,20 @@ from taut.comparison.arms._arms import (
     Plain,
     Twice,
 )
+from taut.comparison.arms._correlated import BLT, Banded, Inverse
 
-__all__ = ["Arm", "ArmSkipped", "Group", "Hybrid", "Mix", "Normalised", "Plain", "Twice"]
+__all__ = [
+    "BLT",
+    "Arm",
+    "ArmSkipped",
+    "Banded",
+    "Group",
+    "Hybrid",
+    "Inverse",
+    "Mix",
+    "Normalised",
+    "Plain",
+    "Twice",
+]
 
 surface.claim(globals())
