@@ -11,6 +11,16 @@ from taut.audit._attacks.loops import audit_loop
 from taut.audit._attacks.noise_checks import NoiseCheck
 from taut.audit._attacks.result import AuditResult
 from taut.audit._attacks.shipped_engine import audit_plan
+from taut.audit._mechanisms.audit import audit_mechanism
+from taut.audit._mechanisms.games import (
+    MechanismGame,
+    allocated_gaussian_game,
+    gaussian_game,
+    laplace_game,
+    noise_game,
+    randomized_response_game,
+    sampled_gaussian_game,
+)
 from taut.audit._one_run.audit import OneRunResult, audit_one_run
 from taut.audit._one_run.canaries import OneRunScores, RunCanaries
 from taut.audit._replay.replay import replay
@@ -32,6 +42,7 @@ __all__ = [
     "Craft",
     "Evidence",
     "Exposure",
+    "MechanismGame",
     "NoiseCheck",
     "OneRunResult",
     "OneRunScores",
@@ -42,12 +53,18 @@ __all__ = [
     "SequentialResult",
     "Verdict",
     "Verification",
+    "allocated_gaussian_game",
     "audit_loop",
+    "audit_mechanism",
     "audit_observations",
     "audit_one_run",
     "audit_plan",
     "audit_training",
     "crafted",
+    "gaussian_game",
+    "laplace_game",
+    "noise_game",
+    "randomized_response_game",
     "recorded",
     "recorded_generator",
     "recorded_optimizer",
@@ -57,6 +74,7 @@ __all__ = [
     "refute_training",
     "replay",
     "runs_to_refute",
+    "sampled_gaussian_game",
     "verify_statement",
 ]
 

@@ -1,0 +1,1 @@
+"""Audits of single mechanisms, by their exact likelihood ratios."""
