@@ -916,4 +916,5 @@ class TestOtherWords:
         data = result().to_dict()
         data["statement"] = re.sub(r" In other words: .*? are wrong\.", "", data["statement"])
         assert "mu =" not in data["statement"]
+        assert TrainingResult.from_dict(data).statement == data["statement"]
         assert verify_statement(data).verdict is Verdict.CERTIFIED

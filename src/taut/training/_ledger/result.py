@@ -46,6 +46,8 @@ class TrainingResult:
             has it can tell whether a ledger that is shown later is the one of this run.
         record: when the run ended, with which software, and how its owner calls it; None for a
             result without. No part of the promise: results that differ in it alone are equal.
+        says_other_words: whether the statement names mu, true alarms and wrong guesses, as all do
+            but those of older versions.
 
     **Guarantee**: `adjacency` and `sampler` say what the promise is about; it holds for whoever
     sees every update. Losses and accuracies on training examples are no part of it.
@@ -61,6 +63,7 @@ class TrainingResult:
     unchecked_isolation: bool = False
     changed_data: bool = False
     dropped_examples: int = field(default=0, compare=False, repr=False)
+    says_other_words: bool = field(default=True, compare=False, repr=False)
     ledger_hash: str | None = field(default=None, compare=False, repr=False)
     record: RunRecord | None = field(default=None, compare=False, repr=False)
 
@@ -133,7 +136,7 @@ class TrainingResult:
             self.counted_steps,
             lower=self.epsilon.lower,
             upper=self.epsilon.upper,
-            loss=self.loss,
+            loss=self.loss if self.says_other_words else None,
             stopped=(self.steps, self.plan.steps) if self.stopped_at_budget else None,
             is_secure=self.is_secure,
             unchecked_isolation=self.unchecked_isolation,
@@ -203,6 +206,7 @@ class TrainingResult:
                 changed_data=bool(data.get("changed_data", False)),
                 ledger_hash=None if (head := data.get("ledger_hash")) is None else str(head),
                 record=RunRecord.from_dict(data),
+                says_other_words=TrainingWords.has_other_words(str(data.get("statement", ""))),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"malformed training result: {error!r}") from None

@@ -120,6 +120,11 @@ class TrainingWords:
             **(planned | said),
         )
 
+    @staticmethod
+    def has_other_words(said: str) -> bool:
+        """Return whether a statement says its loss in other words, as older ones do not."""
+        return not said or _OTHER_WORDS in said
+
     def __str__(self) -> str:
         return " ".join(text for text, _ in self.sentences())
 
