@@ -20,7 +20,7 @@ _REACH = 9.0  # deviations of the outputs that are looked at, at least; 1e-19 li
 _NEGLIGIBLE = 1e-6  # of delta: tails that are cut and counted as betrayed
 _ROWS_AT_ONCE = 64  # 64 megabytes of transforms
 _KNOTS = 1200  # of the profile: chords between them cost 2e-5 of epsilon
-_UNIT = float(np.finfo(np.float64).eps)
+_UNIT = float(np.finfo(np.float64).eps)  # twice the relative error of one operation
 # Of one transform, relative, in the l2-norm, for every level of it. Each level adds less than 4
 # units to radix-two transforms (Higham 2002, Theorem 24.2); eight leave room.
 _TRANSFORM_ERROR = 8 * _UNIT
