@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import EnumType, StrEnum
+from typing import Any
 
 __all__ = ["Adjacency", "Half", "halves"]
 
 
-class Adjacency(StrEnum):
+class _Named(EnumType):
+    """Kinds that are asked for by name: nothing else, arrays least of all, is compared with it."""
+
+    def __call__(cls, value: Any, *more: Any, **named: Any) -> Any:
+        if not isinstance(value, str) and not more:
+            cls._missing_(value)  # type: ignore[attr-defined]
+        return super().__call__(value, *more, **named)
+
+
+class Adjacency(StrEnum, metaclass=_Named):
     """When two datasets count as neighbours: the unit that a guarantee protects.
 
     Attributes:

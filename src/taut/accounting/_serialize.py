@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from taut._base import validate
+from taut._base.json_numbers import parsed_json
 from taut.accounting._adjacency import Adjacency
 from taut.accounting._releases.release import Release
 
@@ -54,10 +55,7 @@ def dumps(data: Mapping[str, Any]) -> str:
 
 def loads(text: str) -> Any:
     """Return parsed JSON, or a ``ValueError`` that says where it breaks."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not valid JSON: {error}") from None
+    return parsed_json(text)
 
 
 def _encode(release: Release) -> dict[str, Any]:

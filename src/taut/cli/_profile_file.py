@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from taut import noise
+from taut._base.json_numbers import parsed_json
 from taut._base.spelling import did_you_mean
 
 __all__ = ["Profile", "read_profile"]
@@ -81,8 +81,8 @@ def read_profile(path: Path) -> Profile:
 
 def _from_json(text: str, path: Path) -> Profile:
     try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
+        data = parsed_json(text)
+    except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from None
     if isinstance(data, list):
         data = {"widths": data}

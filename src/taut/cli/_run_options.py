@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import wraps
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 import taut
+from taut._base.json_numbers import parsed_json
 from taut.cli._page import Answer
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _loss_in(path: Path) -> tuple[taut.PrivacyLoss, Mapping[str, str | float] | 
     from taut.accounting import samplers_of
 
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parsed_json(path.read_text(encoding="utf-8"))
         if isinstance(data, dict) and isinstance(data.get("loss"), dict):
             data = data["loss"]
         loss = taut.PrivacyLoss.from_dict(data)

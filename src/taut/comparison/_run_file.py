@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from taut._base.files import lock
+from taut._base.json_numbers import parsed_json
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["Run", "RunFile"]
@@ -119,7 +120,7 @@ class RunFile:
             self._append(header)
             return
         try:
-            first, *rest = (json.loads(line) for line in text[:whole].splitlines())
+            first, *rest = (parsed_json(line) for line in text[:whole].splitlines())
             runs = [Run(**line) for line in rest]
         except (TypeError, ValueError) as error:
             raise ValueError(

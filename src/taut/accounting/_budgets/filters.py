@@ -38,6 +38,7 @@ from taut.errors import (
 __all__ = ["PrivacyFilter", "PrivacyOdometer", "Remaining"]
 
 SCHEMA = "taut.privacy-filter/1"
+_MOST_EPSILON = 1e100  # of a budget: squares of what it allows are doubles
 
 # Any orders are sound. They share delta, which costs each log(10) / (order - 1). Spaced by a factor
 # of two, one is near the best for small and for large epsilons.
@@ -99,6 +100,11 @@ class PrivacyFilter:
     ) -> None:
         """Convert the promise into budgets of what adds up."""
         self._epsilon = validate.non_negative(epsilon=epsilon)
+        if self._epsilon > _MOST_EPSILON:
+            raise ValueError(
+                f"epsilon must be at most {_MOST_EPSILON:g}, got epsilon={epsilon!r}; such a "
+                "promise is none"
+            )
         self._delta = positive_delta(delta=delta)
         self._adjacency = Adjacency(adjacency)
         if kind not in ("gdp", "renyi"):
@@ -161,8 +167,10 @@ class PrivacyFilter:
         costs = self._costs(loss)
         with self._lock:
             if not self._fits(costs):
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    ratios = costs / self._budgets
                 # For the message alone, where no order has a budget.
-                needed = float(np.min(costs / self._budgets, where=self._budgets > 0, initial=9e99))
+                needed = float(np.min(ratios, where=self._budgets > 0, initial=9e99))
                 raise BudgetExceeded(
                     f"{loss} needs {needed:.3g} of the budget and {self._left().fraction:.3g} is "
                     "left; release it with more noise, or stop here"
@@ -214,7 +222,7 @@ class PrivacyFilter:
                 adjacency=data["adjacency"],
             )
             spent = np.asarray(data["spent"], dtype=float)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"malformed privacy filter: {error!r}") from None
         if spent.shape != result._spent.shape or not (spent >= 0).all():
             raise ValueError("malformed privacy filter: spent must be numbers of at least 0")
@@ -232,7 +240,7 @@ class PrivacyFilter:
     def _left(self) -> Remaining:
         rest = np.maximum(self._budgets - self._spent, 0.0)
         usable = self._budgets > 0
-        fraction = float((rest[usable] / self._budgets[usable]).max())
+        fraction = float((rest[usable] / self._budgets[usable]).max(initial=0.0))
         squares = rest if self._kind == "gdp" else 2 * rest / self._orders
         return Remaining(fraction, math.sqrt(float(squares.max())))
 

@@ -14,7 +14,7 @@ from taut._base import validate
 from taut._base.validate import Positive, PositiveInteger
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
-from taut.accounting._pairs.exponential import laplace_pair
+from taut.accounting._pairs.exponential import check_reach, laplace_pair
 from taut.accounting._pairs.finite import DiscreteGaussianPair, binary_pair, discrete_laplace_pair
 from taut.accounting._pairs.gaussian import GaussianPair, VariancePair
 from taut.accounting._pairs.pair import Pair
@@ -32,6 +32,10 @@ __all__ = [
     "laplace",
     "variance_pair",
 ]
+
+
+_LEAST_RATIO, _MOST_RATIO = 1e-100, 1e100  # whose squares are doubles
+_MOST_UNITS = 10**100  # of an integer query: beyond, no usual noise hides anything
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,11 @@ class Laplace(Release):
     scale: Positive
     sensitivity: Positive
 
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        check_reach(self.sensitivity / self.scale, f"scale={self.scale!r}")
+
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
         ratio = self.sensitivity / self.scale
@@ -87,6 +96,17 @@ class DiscreteGaussian(Release):
     sigma: Positive
     sensitivity: PositiveInteger
 
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        ratio = _ratio(self.sensitivity, self.sigma)
+        if not _LEAST_RATIO <= ratio <= _MOST_RATIO:
+            raise ValueError(
+                f"sensitivity / sigma must lie between {_LEAST_RATIO:g} and {_MOST_RATIO:g}, got "
+                f"{ratio:.3g} for sigma={self.sigma!r}; noise so small hides nothing, and noise "
+                "so large everything"
+            )
+
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
         return DiscreteGaussianPair(self.sigma, self.sensitivity)
@@ -103,6 +123,11 @@ class DiscreteLaplace(Release):
     kind = "discrete_laplace"
     scale: Positive
     sensitivity: PositiveInteger
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        check_reach(_ratio(self.sensitivity, self.scale), f"scale={self.scale!r}")
 
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
@@ -139,6 +164,11 @@ class Variance(Release):
         if half is Half.ADD:
             return VariancePair(self.sigma_p, self.sigma_q)
         return VariancePair(self.sigma_q, self.sigma_p)
+
+
+def _ratio(units: int, noise: float) -> float:
+    """Return a ratio of an integer of any size."""
+    return math.inf if units > _MOST_UNITS else units / noise
 
 
 def gaussian(

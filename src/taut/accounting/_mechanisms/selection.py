@@ -11,6 +11,7 @@ from taut._base.validate import Positive, Probability
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._pairs.exponential import (
+    check_reach,
     exponential_mechanism_pair,
     laplace_pair,
     permute_and_flip_pair,
@@ -58,6 +59,11 @@ class Exponential(Release):
     kind = "exponential"
     epsilon: Positive
 
+    def __post_init__(self) -> None:
+        """Check the parameter."""
+        super().__post_init__()
+        check_reach(self.epsilon, f"epsilon={self.epsilon!r}")
+
     def pair(self, half: Half) -> Pair:
         """Symmetric."""
         return exponential_mechanism_pair(self.epsilon)
@@ -72,6 +78,11 @@ class PermuteAndFlip(Release):
 
     kind = "permute_and_flip"
     epsilon: Positive
+
+    def __post_init__(self) -> None:
+        """Check the parameter."""
+        super().__post_init__()
+        check_reach(self.epsilon, f"epsilon={self.epsilon!r}")
 
     def pair(self, half: Half) -> Pair:
         """Symmetric: Laplace noise on the difference of two utilities."""
@@ -94,6 +105,7 @@ class StabilityRelease(Release):
         """Check the parameters."""
         if not validate.below_one(delta=self.delta) > 0:
             raise ValueError(f"delta must be greater than 0, got delta={self.delta!r}")
+        check_reach(self.epsilon, f"epsilon={self.epsilon!r}")
 
     def pair(self, half: Half) -> Pair:
         """Symmetric: a shorter Laplace loss, or failure (docs/theory/stability.md)."""

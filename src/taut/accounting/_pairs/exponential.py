@@ -19,6 +19,7 @@ from taut.accounting._pairs.pair import Atoms, Cells, Pair, Quadrature
 
 __all__ = [
     "ExponentialPair",
+    "check_reach",
     "exponential_mechanism_pair",
     "laplace_pair",
     "permute_and_flip_pair",
@@ -27,6 +28,9 @@ __all__ = [
 # On a panel, at most 2 of loss and 64 radians long, exp(z l) is entire: 128 nodes of Gauss's rule
 # are exact for degree 255, so its series is cut at (32 / 256)^256 or less.
 _PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(128)
+
+_LEAST_REACH = 1e-100  # below, squares of losses vanish in doubles
+_MOST_REACH = 1e4  # nodes for it take 10 MB, and a likelihood ratio beyond exp(10^4) hides nothing
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,20 @@ class ExponentialPair(Pair):
         slope = np.where(s == 0, 2 * self.reach, -np.expm1(-2 * safe * self.reach) / safe)
         ends = self.atom * math.exp(-self.reach / 2) * (1 + decay)
         return s * self.reach + np.log(math.exp(self.log_density) * slope + ends)
+
+
+def check_reach(reach: float, said: str) -> None:
+    """Refuse a largest loss that is no promise, or that doubles cannot tell from its neighbours.
+
+    Args:
+        reach: the largest loss.
+        said: what it follows from, as the caller gave it.
+    """
+    if not _LEAST_REACH <= reach <= _MOST_REACH:
+        raise ValueError(
+            f"epsilon of one release must lie between {_LEAST_REACH:g} and {_MOST_REACH:g}, got "
+            f"{reach:.3g} for {said}; noise so small hides nothing, and noise so large everything"
+        )
 
 
 def laplace_pair(reach: float) -> ExponentialPair:

@@ -283,20 +283,24 @@ class DiscreteGaussianPair(Pair):
         centre = z * self.shift
         nearest = np.round(centre.real)
         reach = math.ceil(40 * self.sigma + 2)
+        self._check_outcomes(2 * reach)
         x = np.arange(-reach, reach + 1)
         offset = (centre - nearest)[..., None] + x
         log_ratio: Complex = np.log(np.exp(-0.5 * (offset / self.sigma) ** 2).sum(axis=-1))
         log_total = math.log(np.exp(-0.5 * (x / self.sigma) ** 2).sum())
         return 0.5 * (self.shift / self.sigma) ** 2 * z * (z + 1) + log_ratio - log_total
 
+    def _check_outcomes(self, count: int) -> None:
+        if count > _MOST_OUTCOMES:
+            raise ValueError(
+                f"discrete_gaussian needs {count:.0f} outcomes at sigma={self.sigma}; divide sigma "
+                "and sensitivity by a common unit"
+            )
+
     def _outcomes(self, tail: float) -> Atoms:
         # The discrete tail is below the continuous one for x >= 1 (Canonne et al. 2020, Prop. 25).
         reach = math.ceil(-float(ndtri(max(tail, 1e-320))) * self.sigma + 2)
-        if 2 * reach + self.shift > _MOST_OUTCOMES:
-            raise ValueError(
-                f"discrete_gaussian needs {2 * reach + self.shift:.0f} outcomes at "
-                f"sigma={self.sigma}; divide sigma and sensitivity by a common unit"
-            )
+        self._check_outcomes(2 * reach + self.shift)
         # Both distributions, centred at 0 and at the shift, with their tails.
         x = np.arange(reach + self.shift, -reach - 1, -1)
         weight, q_weight = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from taut._base.json_numbers import parsed_json
 from taut._base.rounding import round_down, round_up
 from taut.accounting import Adjacency, Bounds, PrivacyLoss
 from taut.audit._statements.gate import Gate, large_delta
@@ -284,12 +284,7 @@ def _check_depth(data: Any) -> None:
 def _parsed(text: str) -> Any:
     if len(text) > _MOST_BYTES:
         raise ValueError(f"no statement: it has {len(text)} characters, more than {_MOST_BYTES}")
-    try:
-        return json.loads(text, object_pairs_hook=_without_repeats)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not valid JSON: {error}") from None
-    except RecursionError:
-        raise ValueError("no statement: its JSON is nested too deeply") from None
+    return parsed_json(text, _without_repeats)
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

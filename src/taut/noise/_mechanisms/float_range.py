@@ -59,6 +59,11 @@ def within_floats(make: Callable[_Given, _Noise]) -> Callable[_Given, _Noise]:
                 error = noise.error
         except ArithmeticError:
             error = math.nan
+        except MemoryError:
+            raise ValueError(
+                "sensitivity has too many coordinates for the memory of this machine; release "
+                "them in parts, each with its share of the budget"
+            ) from None
         if not 0 < error < math.inf:
             raise InfeasibleBudget(
                 "no noise within floating point does this: its scales, or their error, overflow "

@@ -14,6 +14,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from taut._base.json_numbers import parsed_json
+
 __all__ = ["HASH", "hash_after", "hashes", "parsed"]
 
 HASH = "sha256"
@@ -39,7 +41,7 @@ def hash_after(before: str | None, entry: Mapping[str, Any]) -> str:
 def parsed(line: bytes) -> Mapping[str, Any] | None:
     """Return the object in a line, None if it was cut off."""
     try:
-        entry = json.loads(line)
+        entry = parsed_json(line)
     except ValueError:
         return None
     return entry if isinstance(entry, dict) else None

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from taut._base import validate
+from taut._base.json_numbers import parsed_json
 from taut.accounting import Adjacency, Bounds, MixingComparison, PrivacyLoss
 from taut.errors import UnsoundConfiguration
 from taut.training._ledger.history import RunHistory
@@ -214,10 +215,7 @@ class TrainingResult:
     @classmethod
     def from_json(cls, text: str) -> TrainingResult:
         """Return the result described by JSON `text`."""
-        try:
-            return cls.from_dict(json.loads(text))
-        except json.JSONDecodeError as error:
-            raise ValueError(f"not valid JSON: {error}") from None
+        return cls.from_dict(parsed_json(text))
 
 
 def _check_loss(loss: PrivacyLoss, plan: Plan, counted: int) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from taut._base import validate
+from taut._base.json_numbers import parsed_json
 from taut._base.rounding import round_down, round_up
 from taut.accounting import calibrate
 from taut.errors import UnsoundConfiguration
@@ -330,11 +331,7 @@ class Plan(PlannedSteps):
             ValueError: if the text is no JSON, or no plan.
             UnsoundConfiguration: if the promise surely does not follow from the rest.
         """
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"not valid JSON: {error}") from None
-        return cls.from_dict(data)
+        return cls.from_dict(parsed_json(text))
 
     @property
     def least_epsilon(self) -> float:

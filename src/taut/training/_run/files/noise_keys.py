@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from taut._base.files import move_durably
+from taut._base.json_numbers import parsed_json
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource
 from taut.training._noise.keyed_bits import KEY_BYTES, NoiseKeys, SessionKey, new_session_key
@@ -62,7 +63,7 @@ def keys_from(path: Path, run: str | None = None) -> NoiseKeys:
     if not path.exists():
         return NoiseKeys(())
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parsed_json(path.read_text(encoding="utf-8"))
         if found["schema"] != SCHEMA:
             raise ValueError(f"expected schema {SCHEMA!r}")
         sessions = tuple(

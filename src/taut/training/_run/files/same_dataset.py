@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from taut._base.files import move_durably
+from taut._base.json_numbers import parsed_json
 from taut.errors import UnsoundConfiguration
 from taut.training._data.fingerprint import KEY_BYTES, fingerprint, new_key
 from taut.training._ledger.ledger import RunLedger
@@ -77,7 +78,7 @@ def read_key(path: Path) -> bytes | None:
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parsed_json(path.read_text(encoding="utf-8"))
         key = bytes.fromhex(found["key"])
         if found["schema"] != SCHEMA or len(key) != KEY_BYTES:
             raise ValueError(f"expected schema {SCHEMA!r} and {KEY_BYTES} bytes")
