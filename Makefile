@@ -11,7 +11,7 @@ PIP_INSTALL := -m pip install --quiet --no-compile --disable-pip-version-check
 COMPILE     := -W ignore -m compileall -qq -j 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-llm test test-all lint format docs bench results clean
+.PHONY: help setup demo demo-llm test test-all audit lint format docs bench results clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
@@ -47,6 +47,10 @@ test: $(READY) ## Check style, build the documentation, run all but the slow tes
 
 test-all: lint docs ## The same, including the slow tests
 	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'slow or not slow'
+
+audit: $(READY) ## The long audits: slow tests of audits, and a million hostile calls (an hour)
+	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'slow or not slow' tests/audit
+	@$(BIN)/python benchmarks/fuzz.py --calls 1000000
 
 lint: $(READY) ## Check style, types and import layers
 	@$(BIN)/ruff check

@@ -123,6 +123,20 @@ def test_more_than_one_example_is_refused():
         replay(program, dataset(), dataset(EXAMPLES - 2))
 
 
+def test_loader_that_outlives_a_replay_samples_again():
+    kept = []
+
+    def program(data):
+        loader = PrivateLoader(data, PoissonSampling(0.01), steps=40)
+        kept.append(loader)
+        return next(iter(loader.microbatches())).size
+
+    replay(program, dataset(), dataset())
+    for loader in kept:
+        sizes = [part.size for part in loader.microbatches()]
+        assert sizes.count(0) > len(sizes) / 2  # the record is no longer in every batch
+
+
 def test_result_that_is_no_release_is_found():
     def program(data):
         model = trained()(data)

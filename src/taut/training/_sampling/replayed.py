@@ -31,6 +31,9 @@ def _with_record(
     most = sampling.batch_size if isinstance(sampling, FixedSizeSampling) else None
     most = getattr(sampling, "cap", most)
     for step, batch in enumerate(batches):
+        if not recorder.is_here:  # a loader that outlives its replay draws as it must
+            yield batch
+            continue
         joins = True if isinstance(sampling, PoissonSampling | FixedSizeSampling) else None
         if isinstance(sampling, RandomAllocation):
             joins = step % sampling.epoch_steps == 0
