@@ -21,6 +21,7 @@ from taut.audit._mechanisms.games import (
     randomized_response_game,
     sampled_gaussian_game,
 )
+from taut.audit._mechanisms.run_attack import RunAttack, attack_plan, simulated_epsilon
 from taut.audit._one_run.audit import OneRunResult, audit_one_run
 from taut.audit._one_run.canaries import OneRunScores, RunCanaries
 from taut.audit._replay.replay import replay
@@ -48,12 +49,14 @@ __all__ = [
     "OneRunScores",
     "ReplayResult",
     "ReplayedRelease",
+    "RunAttack",
     "RunCanaries",
     "RunningCheck",
     "SequentialResult",
     "Verdict",
     "Verification",
     "allocated_gaussian_game",
+    "attack_plan",
     "audit_loop",
     "audit_mechanism",
     "audit_observations",
@@ -75,6 +78,7 @@ __all__ = [
     "replay",
     "runs_to_refute",
     "sampled_gaussian_game",
+    "simulated_epsilon",
     "verify_statement",
 ]
 

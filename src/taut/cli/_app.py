@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import taut
+from taut.cli._commands.audit import audit
 from taut.cli._commands.calibrate import calibrate
 from taut.cli._commands.compare import compare
 from taut.cli._commands.delta import delta
@@ -56,6 +57,7 @@ _COMMANDS = (
     train,
     resume,
     report,
+    audit,
     verify,
     doctor,
     compare,

@@ -241,7 +241,7 @@ def test_nothing_depends_on_private_losses(run, report):
 
 def test_json_has_these_fields_and_no_others(data):
     assert set(data) == {
-        *("date", "owner", "dataset", "run", "exposures"),
+        *("date", "owner", "dataset", "run", "exposures", "simulated_attack"),
         *("schema", "title", "unit", "statement", "plain_words", "not_promised", "warnings"),
         *("description", "epsilon", "delta", "adjacency", "engine", "is_secure", "attack"),
         *("profile", "other_deltas", "course", "groups", "other_accounts", "alternatives"),

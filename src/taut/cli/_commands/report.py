@@ -35,10 +35,12 @@ def report(
     Example: taut report runs/digits --unit image --title "Handwritten digits" --owner "Team A"
     """
     with mistakes_explained():
+        from taut.audit import RunAttack
         from taut.report import privacy_report
         from taut.training import RunDirectory
 
         files = RunDirectory(run)
+        kept = files.audit.read_text(encoding="utf-8") if files.audit.exists() else None
         found = privacy_report(
             run,
             _unit(files.config) if unit is None else unit,
@@ -46,6 +48,7 @@ def report(
             owner=owner,
             dataset=dataset,
             files=[files.model] if files.model.exists() else [],
+            attack=None if kept is None else RunAttack.from_json(kept),
         )
         directory = files.report if output is None else output
         page = found.write(directory)

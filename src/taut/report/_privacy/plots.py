@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from taut._base.rounding import round_down, round_up
 from taut.accounting import Adjacency
+from taut.audit import RunAttack
 from taut.report._plots.figure import inline_svg
 from taut.report._privacy.findings import Findings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["course_plot", "profile_plot", "tradeoff_plot"]
+__all__ = ["both_sides_plot", "course_plot", "profile_plot", "tradeoff_plot"]
 
 _INK = "black"
 
@@ -98,6 +100,24 @@ def course_plot(findings: Findings, planned: float | None, alt: str) -> str:
         _finish(axes, "lower right")
 
     return inline_svg("course", "ε over the run", alt, draw)
+
+
+def both_sides_plot(attack: RunAttack, alt: str) -> str:
+    """Return the interval between what an attack reaches and what is certified."""
+
+    def draw(axes: Axes) -> None:
+        low, high = attack.epsilon_lower, attack.epsilon_upper
+        axes.barh([0.0], [max(high - low, 0.0)], left=low, height=0.3, color=_INK, alpha=0.12)
+        for value, mark, label in (
+            (low, ">", f"attack ≥ {round_down(low, 3)}"),
+            (high, "<", f"certified ≤ {round_up(high, 3)}"),
+        ):
+            axes.plot([value], [0.0], color=_INK, marker=mark, linestyle="", label=label)
+            axes.axvline(value, color=_INK, linewidth=1)
+        axes.set(xlabel="ε", xlim=(0, 1.15 * high), ylim=(-1, 1), yticks=[])
+        _finish(axes, "upper right")
+
+    return inline_svg("both-sides", "ε from both sides", alt, draw)
 
 
 def _finish(axes: Axes, place: Literal["lower right", "upper right"]) -> None:

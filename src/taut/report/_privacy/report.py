@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from taut._base.json_numbers import json_numbers
 from taut.accounting import Adjacency, Bounds, PrivacyLoss
-from taut.audit import Exposure
+from taut.audit import Exposure, RunAttack
+from taut.errors import UnsoundConfiguration
 from taut.report._document.blocks import Section, inline_html, markdown_of, plain, unmarked
 from taut.report._document.html import html_page
 from taut.report._privacy.alternatives import Alternative, Alternatives, alternatives
+from taut.report._privacy.both_sides import both_sides_section
 from taut.report._privacy.evidence import Evidence, evidence_of
 from taut.report._privacy.exposures import exposures_section
 from taut.report._privacy.findings import Findings
@@ -53,6 +55,7 @@ def privacy_report(
     delta: float | None = None,
     files: Iterable[str | os.PathLike[str]] = (),
     exposures: Mapping[str, Exposure] | None = None,
+    attack: RunAttack | None = None,
 ) -> PrivacyReport:
     """Return the privacy report of a training run, or of any privacy loss.
 
@@ -71,6 +74,8 @@ def privacy_report(
         files: further files to name with their SHA-256, such as the weights that are published.
         exposures: exposure of secrets that were planted in the data, by the name of the model that
             was asked for them, such as this one and one that was trained without privacy.
+        attack: what an attack on the mechanism reached, from :func:`taut.audit.attack_plan`; it
+            must be about this delta, and no more than is certified.
 
     **Guarantee**: every number is one that the accountant certifies, rounded to the safe side, or
     is called an estimate. Nothing is read that depends on the examples, and nothing of the sort is
@@ -111,7 +116,26 @@ def privacy_report(
         _findings=Findings(evidence),
         _about=About(date or today, owner, dataset),
         _exposures=dict(exposures or {}),
+        _attack=_checked(attack, evidence),
     )
+
+
+def _checked(attack: RunAttack | None, evidence: Evidence) -> RunAttack | None:
+    """Return an attack with the bound that the evidence certifies, if both are about one delta."""
+    if attack is None:
+        return None
+    certified = evidence.loss.epsilon(evidence.delta)
+    if attack.delta != evidence.delta:
+        raise ValueError(
+            f"attack must be at the delta of the promise, {evidence.delta!r}, got "
+            f"{attack.delta!r}; run taut audit again"
+        )
+    if attack.epsilon_lower > certified:
+        raise UnsoundConfiguration(
+            f"an attack reaches epsilon {attack.epsilon_lower:g}, and {certified:g} is certified: "
+            "the statement is refuted, or the attack is not about this run; run taut audit again"
+        )
+    return replace(attack, epsilon_upper=certified)
 
 
 def _heading(title: str) -> str:
@@ -146,6 +170,7 @@ class PrivacyReport:
     _findings: Findings
     _about: About
     _exposures: Mapping[str, Exposure] = field(default_factory=dict)
+    _attack: RunAttack | None = None
 
     @property
     def epsilon(self) -> Bounds:
@@ -188,6 +213,7 @@ class PrivacyReport:
             self.unit,
             self._about,
             exposures_section(self._exposures, self._evidence, self.unit),
+            both_sides_section(self._attack),
         )
 
     def to_html(self) -> str:
@@ -243,6 +269,7 @@ class PrivacyReport:
                 name: {"ranks": list(found.ranks), "candidates": found.candidates}
                 for name, found in self._exposures.items()
             },
+            "simulated_attack": None if self._attack is None else self._attack.to_dict(),
             "profile": [
                 {"epsilon": p.epsilon, "delta": _interval(p.delta)} for p in findings.profile
             ],

@@ -76,6 +76,7 @@ def sections_of(
     unit: str,
     about: About,
     exposures: Section,
+    both_sides: Section,
 ) -> list[Section]:
     """Return the whole report."""
     sections = [
@@ -85,6 +86,7 @@ def sections_of(
         _released(evidence),
         attacks_section(findings),
         exposures,
+        both_sides,
         bounds_section(findings),
         course_section(evidence, findings),
         groups_section(findings, unit),

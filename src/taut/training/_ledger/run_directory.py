@@ -83,6 +83,11 @@ class RunDirectory:
         return self.path / "model.pt"
 
     @property
+    def audit(self) -> Path:
+        """What an attack on the run's mechanism reached, if one was asked for."""
+        return self.path / "audit.json"
+
+    @property
     def report(self) -> Path:
         """The directory of the privacy report."""
         return self.path / "report"
