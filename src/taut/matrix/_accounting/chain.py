@@ -22,16 +22,16 @@ __all__ = ["chain_losses"]
 # Nodes of a factor of two neighbours, in steps of its logarithm: fine in the bulk, where the error
 # falls with the square of the step. Products of nodes are on the same ladder.
 _RUNGS = np.concatenate([np.arange(-36, -18, 3), np.arange(-18, 19), np.arange(21, 37, 3)])
-_LATTICE = 2**14  # nodes of R
-_NEGLIGIBLE = 1e-4  # of delta: factors that are cut and counted as betrayed
-_BEYOND = 1e-2  # of delta: the same for sums, whose tails are bounded less sharply
+_RATIO_NODES = 2**14  # nodes of R
+_CUT_FACTORS = 1e-4  # of delta: factors that are cut and counted as betrayed
+_CUT_SUMS = 1e-2  # of delta: the same for sums, whose tails are bounded less sharply
 _RANGES = 4.0 * 2.0 ** np.arange(8)  # of R that are tried before the circle is given up
 # Of transforms and of products of matrices, relative to all masses, for every rounding: 8 units.
-_ROUNDING = 8 * float(np.finfo(np.float64).eps)
+_PRODUCT_ERROR = 8 * float(np.finfo(np.float64).eps)
 _SPLIT_ERROR = 1e-12  # of means of cells, in all: differences of moments of 2^14 cells
-_TILTS = np.geomspace(4.0, 80.0, 30)  # of Chernoff's bound, in units of the range
-_LEAST_SHARE = 1e-6  # of the shared variance that W has at least
-_SMALL = 1e-17  # bound on a coefficient of the transform that is taken for zero
+_CHERNOFF_TILTS = np.geomspace(4.0, 80.0, 30)  # of Chernoff's bound, in units of the range
+_LEAST_OWN_SHARE = 1e-6  # of the shared variance that W has at least
+_NO_COEFFICIENT = 1e-17  # bound on a coefficient of the transform that is taken for zero
 
 
 def chain_losses(
@@ -45,16 +45,16 @@ def chain_losses(
         own: variance of log W, what is left of that of an exponent, at least zero.
         delta: where the losses are to be sharp.
     """
-    tail = _NEGLIGIBLE * delta / (6 * length)
+    tail = _CUT_FACTORS * delta / (6 * length)
     # Kahane's inequality allows for larger variances: W must have some.
-    own = max(own, _LEAST_SHARE * shared)
+    own = max(own, _LEAST_OWN_SHARE * shared)
     nodes, masses = _spread(shared, tail)
     for top in _RANGES.tolist():
-        if _alone(top, length, 2 * shared + own) > _BEYOND * delta:
+        if _alone(top, length, 2 * shared + own) > _CUT_SUMS * delta:
             continue
-        terms = _terms(nodes, own, length, top / _LATTICE, _LATTICE)
+        terms = _terms(nodes, own, length, top / _RATIO_NODES, _RATIO_NODES)
         beyond = _beyond(terms, masses, length)
-        if beyond <= _BEYOND * delta:
+        if beyond <= _CUT_SUMS * delta:
             law, noise = _circle(terms, masses, length)
             cut = 4 * length * tail + beyond
             return _as_losses(law, terms.step, cut, noise)
@@ -73,8 +73,8 @@ class _Terms:
 
     Attributes:
         laws: masses, shape (rungs, lattice).
-        pairs: which law belongs to two nodes, shape (nodes, nodes).
-        step: of the lattice.
+        pairs: index of the law of two nodes' product, shape (nodes, nodes).
+        step: distance of the lattice's nodes.
         lost: share of the mean of the product that lies beyond the lattice, shape (rungs,).
     """
 
@@ -141,7 +141,7 @@ def _beyond(terms: _Terms, masses: Vector, length: int) -> float:
     top = float(ends[-1])
     root = np.sqrt(masses)
     best = math.inf
-    for tilt in _TILTS / top:
+    for tilt in _CHERNOFF_TILTS / top:
         with np.errstate(over="ignore"):
             values = terms.laws @ np.exp(tilt * ends)
             matrix = root[:, None] * values[terms.pairs] * root
@@ -168,18 +168,18 @@ def _circle(terms: _Terms, masses: Vector, length: int) -> tuple[Vector, float]:
     with np.errstate(divide="ignore"):
         log_norm = 0.5 * np.log(by_law @ np.abs(transformed) ** 2)
     bound = np.exp(np.minimum(length * log_norm, 0.0))
-    some = np.flatnonzero(bound > _SMALL)
-    for start in range(0, some.size, _AT_ONCE):
-        at = some[start : start + _AT_ONCE]
+    some = np.flatnonzero(bound > _NO_COEFFICIENT)
+    for start in range(0, some.size, _MATRICES_AT_ONCE):
+        at = some[start : start + _MATRICES_AT_ONCE]
         matrices = weight * transformed[:, at].T[:, terms.pairs]
         power = np.linalg.matrix_power(matrices, length)
         found[at] = np.trace(power, axis1=1, axis2=2)
     law = np.maximum(np.fft.irfft(found, size), 0.0)
     roundings = length * (2 * math.log2(size) + masses.size + 8)
-    return law, roundings * _ROUNDING + 2 * _SMALL
+    return law, roundings * _PRODUCT_ERROR + 2 * _NO_COEFFICIENT
 
 
-_AT_ONCE = 64  # matrices that are multiplied together: 3 megabytes
+_MATRICES_AT_ONCE = 64  # matrices that are multiplied together: 3 megabytes
 
 
 def _as_losses(law: Vector, step: float, cut: float, noise: float) -> dict[str, PrivacyLoss]:
@@ -194,7 +194,7 @@ def _as_losses(law: Vector, step: float, cut: float, noise: float) -> dict[str, 
     wrong = _SPLIT_ERROR
     removed = np.clip(excess * (1 + 1e-9) + missed[0] + cut + wrong, 1 - ends, 1.0)
     added = np.clip(lack * (1 + 1e-9) + missed[1] + cut + wrong / ends, 1 - 1 / ends, 1.0)
-    at = np.unique(np.geomspace(1, ends.size, _KNOTS).astype(np.int64)) - 1
+    at = np.unique(np.geomspace(1, ends.size, _CIRCLE_KNOTS).astype(np.int64)) - 1
     some = np.unique(np.append(at, np.flatnonzero(np.abs(np.log(ends)) < _NEAR)[::_THIN]))
     logs = np.log(ends[some])
     return {
@@ -203,7 +203,7 @@ def _as_losses(law: Vector, step: float, cut: float, noise: float) -> dict[str, 
     }
 
 
-_KNOTS = 1000  # of the profile, over the whole range of thresholds
+_CIRCLE_KNOTS = 1000  # of the profile, over the whole range of thresholds
 _NEAR, _THIN = 3.0, 4  # more of them: every fourth node of the lattice up to epsilon 3
 
 

@@ -25,11 +25,11 @@ _HEADROOM = 1.3  # of the grid above the largest sum that is likely
 _LOWER_COMPONENTS = 400  # of the projected mixture
 _FINER = 16  # nodes of the grid of its sums for each of them
 _LOWER_GROUPED = 1.001  # its entries closer than this are added together, where there are many
-_NEGLIGIBLE = 1e-6  # of delta, for all counts that are left out
+_CUT_COUNTS = 1e-6  # of delta, for all counts that are left out
 _TOGETHER = 64  # rows that one law may stand for
 _LARGER = 1.002  # mean and mean square of such a law, against the average of its rows
 _FACTOR_LOSS = 1e-4  # of the noise, which an inexact factor may cost at most
-_WORTH = 1.5  # size of rows over the least at which they are still looked at; all are sound
+_WORTH_A_LOOK = 1.5  # size of rows over the least at which they are still looked at; all are sound
 _FIRST_ORDER = 0.8  # epsilon up to which sizes order losses in all cases tried
 _ODDS_FACTOR = 1 + 1e-12  # expit of logits up to 700 is known to 2e-13
 
@@ -75,7 +75,7 @@ def _best(found: list[_Rows], delta: float, direction: str) -> PrivacyLoss:
     best = _profile(by_size[0], delta, direction)
     epsilon = best.epsilon(delta)
     for rows in by_size[1:]:
-        if rows.size() > _WORTH * by_size[0].size() and epsilon < _FIRST_ORDER:
+        if rows.size() > _WORTH_A_LOOK * by_size[0].size() and epsilon < _FIRST_ORDER:
             break
         other = _profile(rows, delta, direction)
         if (value := other.epsilon(delta)) < epsilon:
@@ -232,7 +232,7 @@ def _profile(rows: _Rows, delta: float, direction: str) -> PrivacyLoss:
     """Return the loss of independent rows, with the mass of unlikely histories at infinity."""
     some = (rows.entries > 0).any(axis=1)
     entries, rates, counts = _merged(rows.entries[some], rows.rates[some])
-    most = min(PRUNED, _NEGLIGIBLE * delta / (entries.size * float(counts.max())))
+    most = min(PRUNED, _CUT_COUNTS * delta / (entries.size * float(counts.max())))
     grid = _grid(entries, rates, most)
     group = 1.0 if entries.shape[1] <= _FEW_COLUMNS else _GROUPED
     values, law, beyond = sum_laws(entries, rates, grid, group, most, up=True)

@@ -20,7 +20,7 @@ __all__ = ["AmplifiedEstimate", "estimate_balls_in_bins"]
 
 # Outputs are drawn around multiples of a bin's vector, moved along the mean of all by deviations.
 _SCALES, _MOVES = (1.0, 1.5, 2.0, 2.75), (0.0, 2.5, 5.0)
-_LARGEST_EPSILON = 200.0  # that is looked for
+_LARGEST_ESTIMATE = 200.0  # that is looked for
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,6 @@ def _solve(masses: Vector, losses: Vector, delta: float) -> AmplifiedEstimate:
     def excess(epsilon: float) -> float:
         return float(terms(epsilon).mean()) - delta
 
-    epsilon = brentq(excess, 0.0, _LARGEST_EPSILON) if excess(0.0) > 0 else 0.0
+    epsilon = brentq(excess, 0.0, _LARGEST_ESTIMATE) if excess(0.0) > 0 else 0.0
     error = float(terms(epsilon).std()) / math.sqrt(losses.size) / delta
     return AmplifiedEstimate(float(epsilon), error)

@@ -228,7 +228,7 @@ def _added(
     if up:
         result[:, -1] += _beyond(top, counts, chance)
     # A sum into one node has at most as many terms, and so roundings, as there are nodes.
-    return result, error + _ROUNDING * (size + 2 * top + 4)
+    return result, error + _TWO_ROUNDINGS * (size + 2 * top + 4)
 
 
-_ROUNDING = float(np.finfo(np.float64).eps)  # twice the relative error of one operation
+_TWO_ROUNDINGS = float(np.finfo(np.float64).eps)  # twice the relative error of one operation

@@ -17,13 +17,13 @@ _OUTPUTS = 2000  # cells of the outputs of a row; the error falls with the squar
 # Of the lattice of losses: m rows on N nodes raise the variance of their sum by 150 m / N^2.
 _FEW_NODES, _MANY_NODES, _FEW_ROWS = 2**14, 2**16, 512
 _REACH = 9.0  # deviations of the outputs that are looked at, at least; 1e-19 lies beyond
-_NEGLIGIBLE = 1e-6  # of delta: tails that are cut and counted as betrayed
+_CUT_TAILS = 1e-6  # of delta: tails that are cut and counted as betrayed
 _ROWS_AT_ONCE = 64  # 64 megabytes of transforms
-_KNOTS = 1200  # of the profile: chords between them cost 2e-5 of epsilon
-_UNIT = float(np.finfo(np.float64).eps)  # twice the relative error of one operation
+_ROW_KNOTS = 1200  # of the profile: chords between them cost 2e-5 of epsilon
+_TWO_ROUNDINGS = float(np.finfo(np.float64).eps)  # twice the relative error of one operation
 # Of one transform, relative, in the l2-norm, for every level of it. Each level adds less than 4
 # units to radix-two transforms (Higham 2002, Theorem 24.2); eight leave room.
-_TRANSFORM_ERROR = 8 * _UNIT
+_TRANSFORM_ERROR = 8 * _TWO_ROUNDINGS
 # Of the masses of a cell and of a node of the lattice, relative: tails of the normal law are known
 # to 4e-13 as far out as floats reach, and cells are no narrower than 0.009, so that differences of
 # tails lose three digits at most.
@@ -96,7 +96,7 @@ def composed_profile(
         return from_profile({-1.0: 1.0, 0.0: min(lost, 1.0)}, adjacency=direction)
     mean, spread = atoms.moments()
     tilt, cumulant = _best_tilt(atoms, spread, delta)
-    top = (cumulant - math.log(_NEGLIGIBLE * delta)) / tilt
+    top = (cumulant - math.log(_CUT_TAILS * delta)) / tilt
     bottom = mean - 8 * spread
     top = min(max(top, bottom + spread), bottom + _WIDEST_SUM)
     size = _FEW_NODES if total <= _FEW_ROWS else _MANY_NODES
@@ -139,13 +139,13 @@ def _row_atoms(law: Matrix, counts: Vector, shifts: Vector, share: float, direct
 
     The ends are moved apart by what the computed losses may be off.
     """
-    reach = max(_REACH, -float(ndtri(_NEGLIGIBLE * share)))
+    reach = max(_REACH, -float(ndtri(_CUT_TAILS * share)))
     x = np.linspace(-reach, reach + float(shifts[-1]), _OUTPUTS)
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         log_kernel = shifts[:, None] * x - shifts[:, None] ** 2 / 2
         peak = log_kernel.max(axis=0)
         log_ratio = np.log(law @ np.exp(log_kernel - peak)) + peak
-    off = _UNIT * (8 * np.abs(log_kernel).max(axis=0) + shifts.size + 16)
+    off = _TWO_ROUNDINGS * (8 * np.abs(log_kernel).max(axis=0) + shifts.size + 16)
     plain = _between(x, np.zeros(1))[0]
     mixed = law @ _between(x, shifts)
     if direction == "remove":
@@ -158,7 +158,7 @@ def _row_atoms(law: Matrix, counts: Vector, shifts: Vector, share: float, direct
         below, above = np.full(len(law), ndtr(-x[-1])), np.full(len(law), ndtr(x[0]))
     low, high = losses[:, :-1] - off[:-1], losses[:, 1:] + off[1:]
     with np.errstate(over="ignore", invalid="ignore"):
-        raised = (p - np.exp(low) * q) / -np.expm1(-np.maximum(high - low, _UNIT))
+        raised = (p - np.exp(low) * q) / -np.expm1(-np.maximum(high - low, _TWO_ROUNDINGS))
     raised = np.clip(np.nan_to_num(raised, nan=np.inf), 0.0, p)
     kept = p - raised
     kept[:, 0] += below
@@ -236,7 +236,7 @@ def _on_lattice(
 
 def _as_loss(epsilons: Vector, deltas: Vector, direction: str) -> PrivacyLoss:
     """Return a profile by some of its points, of which the hull is taken."""
-    at = np.unique(np.linspace(0, epsilons.size - 1, _KNOTS).astype(np.int64))
+    at = np.unique(np.linspace(0, epsilons.size - 1, _ROW_KNOTS).astype(np.int64))
     at = at[np.abs(epsilons[at]) <= _LARGEST_KNOT]
     points = dict(zip(epsilons[at].tolist(), deltas[at].tolist(), strict=True))
     points[-_LARGEST_KNOT] = 1.0
