@@ -20,6 +20,8 @@ __all__ = ["AmplifiedEstimate", "estimate_balls_in_bins"]
 
 # Outputs are drawn around multiples of a bin's vector, moved along the mean of all by deviations.
 _SCALES, _MOVES = (1.0, 1.5, 2.0, 2.75), (0.0, 2.5, 5.0)
+# The same without a bin's vector: outputs that speak against the record, for adding one.
+_AWAY = (0.0, -2.5, -4.5)
 _LARGEST_ESTIMATE = 200.0  # that is looked for
 
 
@@ -105,6 +107,7 @@ def _draws(vectors: Matrix, count: int, random: np.random.Generator) -> tuple[Ve
     mean = vectors.mean(axis=0)
     length = max(float(np.linalg.norm(mean)), 1e-300)
     proposals = [(scale, move / length) for scale in _SCALES for move in _MOVES]
+    proposals += [(0.0, move / length) for move in _AWAY]
     each = -(-count // len(proposals))
     outputs = np.concatenate(
         [

@@ -38,7 +38,7 @@ def shuffled_tree_bounds(
         >>> from taut.matrix import shuffled_tree_bounds
         >>> lower, upper = shuffled_tree_bounds(1024, sigma=20.0).epsilon_bounds(1e-6)
         >>> round(lower, 2), round(upper, 2)
-        (0.28, 0.7)
+        (0.27, 0.68)
     """
     size = validate.positive_integer(steps=steps)
     if size & (size - 1):
