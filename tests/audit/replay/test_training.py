@@ -12,6 +12,8 @@ from taut.noise import SeededForExperiments
 from taut.training import (
     FlatClip,
     GroupClip,
+    L2LInfClip,
+    ModelMix,
     NormalisedClip,
     Owners,
     Plan,
@@ -20,6 +22,7 @@ from taut.training import (
     PrivateTrainer,
     QuantileClip,
     TruncatedPoissonSampling,
+    TwiceSampling,
 )
 from taut.training.extend import PrivateGradient
 
@@ -71,6 +74,8 @@ def trained(seed=None, optimizer=None, owners=None, **arguments):
         {},
         {"sampling": "allocation"},
         {"sampling": TruncatedPoissonSampling(cap=12)},
+        {"sampling": TwiceSampling(spread=4), "clipping": L2LInfClip(1.0, 0.5)},
+        {"mixing": ModelMix(width=2.0)},
         {"clipping": NormalisedClip(0.5)},
         {"clipping": QuantileClip(1.0)},
         {"clipping": GroupClip(bounds=[0.3, 1.0], groups={"bias": "shift", "*": "rest"})},
@@ -92,6 +97,13 @@ def test_replaced_example(sampling):
     result = replay(program, dataset(last=0), dataset(last=1), crafted=True)
     assert result.passed, str(result)
     assert result.exercised
+
+
+@pytest.mark.parametrize("noise", ["blt", "tree"])
+def test_noise_that_is_correlated_over_steps(noise):
+    result = replay(trained(noise=noise, steps=8), dataset(last=0), dataset(last=1), crafted=True)
+    assert result.passed, str(result)
+    assert sum(release.measured > 0 for release in result.releases) == 2  # once in an epoch
 
 
 def test_example_in_the_middle():
@@ -187,7 +199,7 @@ def test_model_that_mixes_examples_is_refused_or_found():
         step = PrivateGradient(
             model, FlatClip(1.0), scales=[1.0], expected_batch_size=8, self_check=check
         )
-        for part in PrivateLoader(data, PoissonSampling(0.5)).microbatches():
+        for part in PrivateLoader(data, PoissonSampling(1.0)).microbatches():
             step.accumulate_batch(*part.data, losses)
             step.finish()
         return model.linear.weight.grad
@@ -196,3 +208,4 @@ def test_model_that_mixes_examples_is_refused_or_found():
         program(dataset(), check=True)
     result = replay(lambda data: program(data, check=False), dataset(), dataset(EXAMPLES - 1))
     assert "moved by more than its declared sensitivity" in result.findings[0]
+    assert "test_training.py" in result.findings[0]  # not a line of torch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import sys
+import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,10 @@ __all__ = ["Diverged", "Entry", "FirstRun", "SecondRun", "frozen"]
 
 T = TypeVar("T")
 Places = NDArray[np.int64]
-_PACKAGE = str(Path(__file__).parents[2])
+_IMPORTED = (
+    str(Path(__file__).parents[2]),  # the package itself
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+)
 
 
 class Diverged(BaseException):
@@ -179,8 +183,8 @@ def frozen(outcome: Any) -> Any:
 
 
 def _caller() -> str:
-    """Return the line outside of the package that a release is reached from."""
+    """Return the line that a release is reached from: of the program, not of what it imports."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_IMPORTED):
         frame = frame.f_back
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
