@@ -4,6 +4,7 @@ import json
 import pickle
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -93,6 +94,18 @@ def test_loss_of_a_stranger_takes_no_memory_without_end():
     )
     assert ran.returncode == 0, ran.stderr[-400:]
     assert ran.stdout.count("refused") == 3 * len(TERMS), ran.stdout
+
+
+def test_steps_without_end_are_answered_soon():
+    start = time.process_time()
+    bounds = (2**53 * taut.gaussian(1.1).poisson(0.1)).epsilon_bounds(1e-5)
+    assert 0 <= bounds.lower <= bounds.upper
+    with pytest.raises(ValueError, match="at most 10"):
+        verify_statement(
+            {"epsilon": 3.0, "delta": 1e-5, "noise_multiplier": 1.0, "rate": 0.1,
+             "steps": 2**63, "sampler": "poisson"}
+        )  # fmt: skip
+    assert time.process_time() - start < 10
 
 
 def test_bounds_do_not_cross_where_nothing_is_hidden():

@@ -36,6 +36,7 @@ _COARSEST_STEP = 64.0  # exp of a step stays far within the range of floats
 # A term with many more copies is composed in about so many equal blocks. Each is rounded to the
 # common lattice once, and that costs as much accuracy as one copy would.
 _BLOCK_COUNT = 256
+_DIVISORS_TRIED = 1 << 16  # for blocks without a rest: a count from a stranger must not take long
 _MOST_DIRECT = 8 * _BLOCK_COUNT  # copies; smaller blocks are not worth a transform of their own
 # Windows are planned for Chernoff's epsilon; at the true one escaped mass weighs more, by orders of
 # magnitude. Four at a time overtake it, and widen a window by log(1e4) over an exponent only.
@@ -266,7 +267,8 @@ class _Plan(NamedTuple):
         if exact or count <= _MOST_DIRECT:
             return cls(1, 0, count, exact)
         near = count // _BLOCK_COUNT
-        copies = next((k for k in range(near, near // 2, -1) if count % k == 0), near)
+        least = max(near // 2, near - _DIVISORS_TRIED)
+        copies = next((k for k in range(near, least, -1) if count % k == 0), near)
         return cls(copies, count // copies, count % copies, exact)
 
     @property
