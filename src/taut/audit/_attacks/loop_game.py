@@ -12,6 +12,7 @@ from taut.audit._attacks.claim import Claim
 from taut.audit._attacks.crafted import Craft, Rows, crafted, likelihood_ratios
 from taut.audit._attacks.draw_check import normal_draws
 from taut.audit._attacks.statistics import Runs, Statistic, StepValues
+from taut.audit._attacks.whitening import Whitening
 from taut.errors import UnsoundConfiguration
 
 if TYPE_CHECKING:
@@ -30,13 +31,21 @@ class LoopGame:
         plan: what is claimed.
         dimension: dimension of gradients, at least 2.
         crafts: pairs of neighbours, by default both of :func:`crafted`.
+        sizes: number of weights of every parameter by its name, in the order of gradients; one
+            parameter of all by default.
 
     Raises:
         ValueError: if crafts or the plan's noise do not fit.
         UnsoundConfiguration: for a plan that promises nothing about single gradients.
     """
 
-    def __init__(self, plan: Plan, dimension: int, crafts: Sequence[Craft] | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        dimension: int,
+        crafts: Sequence[Craft] | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
         if plan.mixing is not None:
             raise UnsoundConfiguration(
                 "a plan that mixes weights promises nothing about gradients, which this audit "
@@ -47,8 +56,12 @@ class LoopGame:
                 "noise that is correlated over steps hides the run as a whole, and this audit "
                 "looks at steps one by one; audit the same plan with independent noise"
             )
-        deviation, kept = _noise(plan, dimension)
-        norm = deviation / plan.noise_multiplier_at(0)
+        names = {"weight": dimension} if sizes is None else dict(sizes)
+        dimension = sum(names.values())
+        self._white = Whitening.of(plan, names)
+        deviation, kept = (1.0, 1.0) if self._white is not None else _noise(plan, names)
+        first = plan.noise_multiplier_at(0)
+        norm = 1.0 if self._white is not None else deviation / first
         self.adjacency = plan.adjacency
         self.draws_seen_in = "silent" if crafts is None else None
         """Name of the craft whose runs with the canary show how it was drawn, if there is one."""
@@ -61,6 +74,9 @@ class LoopGame:
         longest = norm
         if plan.clipping.entry_blocks is not None:  # a canary is in one coordinate
             longest = min(norm, plan.clipping.entry_blocks[0].entry_bound)
+        if self._white is not None:
+            longest = self._white.shift * first
+            self._matrix = self._white.matrix * first
         self._scale, self._moved = _units_of(plan, norm, longest, kept)
         self._shape = (plan.steps, dimension)
         self._is_allocated = plan.sampling.epoch_steps > 1
@@ -69,7 +85,11 @@ class LoopGame:
     def run(self, loop: Loop, craft: Craft, with_canary: bool, run_seed: int) -> Runs:
         """Return what a run of a loop released, in units of the claimed deviation."""
         rows = craft.including if with_canary else craft.without
-        return _units(loop(rows, run_seed), self._shape, self._scale)
+        if self._white is None:
+            return _units(_shaped(loop(rows, run_seed), self._shape), self._scale)
+        # Blocks are crafted in units of their bounds, all of them at once.
+        released = _shaped(loop(rows[:, :1] * self._white.direction, run_seed), self._shape)
+        return _units(released @ self._matrix.T, self._scale)
 
     def statistics(self, craft: Craft) -> Mapping[str, Statistic]:
         """Return the likelihood ratios of the claimed mechanism, where they are known."""
@@ -94,11 +114,11 @@ def _units_of(
     return scale, {"shift": shift, "rate": rate}
 
 
-def _noise(plan: Plan, dimension: int) -> tuple[float, float]:
+def _noise(plan: Plan, sizes: Mapping[str, int]) -> tuple[float, float]:
     """Return the deviation of a step's noise, and how likely a coordinate takes part."""
     from taut.training.extend import IndependentNoise
 
-    noise = plan.noise({"weight": dimension})
+    noise = plan.noise(sizes)
     if not isinstance(noise, IndependentNoise):
         raise ValueError(
             f"plan must have the same noise in all coordinates, got clipping={plan.clipping!r}; "
@@ -119,12 +139,16 @@ def _check_crafts(crafts: Sequence[Craft], dimension: int) -> None:
                 )
 
 
-def _units(released: ArrayLike, shape: tuple[int, int], scale: StepValues) -> NDArray[np.float64]:
+def _units(run: NDArray[np.float64], scale: StepValues) -> NDArray[np.float64]:
     """Return what a loop released in units of the claimed deviation."""
+    return np.asarray(run / np.reshape(scale, (-1, 1)))
+
+
+def _shaped(released: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float64]:
     run = np.asarray(released, dtype=np.float64)
     if run.shape != shape:
         raise ValueError(
             f"loop must return one gradient for every step of the plan, of shape {shape}, got "
             f"{run.shape}"
         )
-    return np.asarray(run / np.reshape(scale, (-1, 1)))
+    return run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +30,7 @@ def audit_loop(
     seed: int | None = None,
     dimension: int = 4,
     crafts: Sequence[Craft] | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> AuditResult:
     """Audit a training loop that is said to carry out a plan.
 
@@ -46,6 +47,8 @@ def audit_loop(
         dimension: dimension of gradients, at least 2.
         crafts: pairs of neighbours, by default both of :func:`crafted`. Other pairs must have
             gradients in the first coordinate alone.
+        sizes: number of weights of every parameter by its name, for a clipping by groups of
+            parameters; their sum takes the place of `dimension`.
 
     **Guarantee**: that of :class:`AuditResult`, for the adjacency of the plan's sampling and an
     attacker who sees every step. Noise is checked in the coordinates where no example speaks, and
@@ -77,7 +80,7 @@ def audit_loop(
         >>> audit_loop(loop, plan, trials=200, seed=0).passed  # divides by the size of the batch
         False
     """
-    game = LoopGame(plan, dimension, crafts)
+    game = LoopGame(plan, dimension, crafts, sizes)
     # No seed serves two crafted pairs: runs with the same noise would count twice in its checks.
     drawn = seeds(2 * enough(trials) * len(game.crafts), seed)
     settings = []

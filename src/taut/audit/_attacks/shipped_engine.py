@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ def audit_plan(
     engine: Literal["trainer", "gradient"] = "gradient",
     max_physical_batch_size: int | None = None,
     dimension: int = 4,
+    sizes: Mapping[str, int] | None = None,
 ) -> AuditResult:
     """Carry out a plan many times on crafted neighbours, and audit what comes out.
 
@@ -41,6 +43,8 @@ def audit_plan(
             milliseconds per run; "trainer" is `PrivateTrainer`, at ten times as much.
         max_physical_batch_size: larger batches are computed in parts.
         dimension: the number of weights.
+        sizes: number of weights of every parameter by its name, for a clipping by groups of
+            parameters; their sum takes the place of `dimension`.
 
     **Guarantee**: that of :class:`AuditResult`; the model is linear, its loss the output. What is
     observed is the gradient that the optimizer gets in every step.
@@ -55,28 +59,38 @@ def audit_plan(
         >>> print(str(audit_plan(plan, trials=50, seed=0)).split(": ")[1].splitlines()[0])
         no fault found (which proves nothing)
     """
-    loop = engine_loop(plan, engine, dimension, max_physical_batch_size, seed is not None)
+    loop = engine_loop(plan, engine, sizes or dimension, max_physical_batch_size, seed is not None)
     return audit_loop(
-        loop, plan, trials=trials, confidence=confidence, seed=seed, dimension=dimension
+        loop,
+        plan,
+        trials=trials,
+        confidence=confidence,
+        seed=seed,
+        dimension=dimension,
+        sizes=sizes,
     )
 
 
 def engine_loop(
-    plan: Plan, engine: str, dimension: int, physical: int | None, is_seeded: bool
+    plan: Plan,
+    engine: str,
+    weights: int | Mapping[str, int],
+    physical: int | None,
+    is_seeded: bool,
 ) -> Loop:
     """Return the shipped engine as a loop over given gradients.
 
     Args:
         plan: what is carried out.
         engine: "gradient" or "trainer", as for :func:`audit_plan`.
-        dimension: the number of weights.
+        weights: the number of weights, or those of every parameter by its name.
         physical: number of examples beyond which batches are computed in parts.
         is_seeded: whether batches and noise follow from the seed of a run.
     """
     if engine not in ("trainer", "gradient"):
         raise ValueError(f"engine must be 'trainer' or 'gradient', got engine={engine!r}")
     make = _trainer_loop if engine == "trainer" else _gradient_loop
-    return make(plan, dimension, physical, is_seeded=is_seeded)
+    return make(plan, weights, physical, is_seeded=is_seeded)
 
 
 def _losses(outputs: Tensor, _targets: Tensor) -> Tensor:
@@ -95,9 +109,50 @@ def _dataset(rows: Rows) -> Any:
     return TensorDataset(torch.from_numpy(rows).float(), torch.zeros(len(rows)))
 
 
-def _trainer_loop(plan: Plan, dimension: int, physical: int | None, *, is_seeded: bool) -> Loop:
-    import torch
+def _model(weights: int | Mapping[str, int]) -> Any:
+    """Return a linear model without bias, in one piece or with a part for every parameter."""
+    from torch import nn
 
+    if isinstance(weights, int):
+        return nn.Linear(weights, 1, bias=False)
+    sizes = dict(weights)
+
+    class Parts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name, size in sizes.items():
+                *path, last = name.split(".")
+                if last != "weight" or not path:
+                    raise ValueError(
+                        f"sizes must name weights of layers, such as 'body.weight', got {name!r}"
+                    )
+                place: nn.Module = self
+                for step in path[:-1]:
+                    if step not in dict(place.named_children()):
+                        place.add_module(step, nn.Module())
+                    place = place.get_submodule(step)
+                place.add_module(path[-1], nn.Linear(size, 1, bias=False))
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            parts = inputs.split(list(sizes.values()), dim=1)
+            layers = [self.get_submodule(name.removesuffix(".weight")) for name in sizes]
+            outputs = [layer(part) for layer, part in zip(layers, parts, strict=True)]
+            total: Tensor = sum(outputs[1:], start=outputs[0])
+            return total
+
+    return Parts()
+
+
+def _gradient_of(model: Any, weights: int | Mapping[str, int]) -> Rows:
+    """Return the gradients of all weights, in the order of their names."""
+    names = ["weight"] if isinstance(weights, int) else list(weights)
+    found = [model.get_parameter(name).grad.flatten().double().numpy() for name in names]
+    return np.concatenate(found)
+
+
+def _trainer_loop(
+    plan: Plan, weights: int | Mapping[str, int], physical: int | None, *, is_seeded: bool
+) -> Loop:
     from taut.training import Callback, Loading, Logs, PrivateTrainer, StepEnd
 
     class Watch(Callback):
@@ -105,14 +160,12 @@ def _trainer_loop(plan: Plan, dimension: int, physical: int | None, *, is_seeded
             self.seen: list[Rows] = []
 
         def on_step_end(self, trainer: PrivateTrainer, event: StepEnd) -> None:
-            weight = trainer.model.get_parameter("weight")
-            assert weight.grad is not None
-            self.seen.append(weight.grad[0].double().numpy().copy())
+            self.seen.append(_gradient_of(trainer.model, weights))
 
     def loop(rows: Rows, run_seed: int) -> Rows:
         watch = Watch()
         trainer = PrivateTrainer(
-            torch.nn.Linear(dimension, 1, bias=False),
+            _model(weights),
             _losses,
             plan,
             loading=Loading(max_physical_batch_size=physical),
@@ -125,14 +178,14 @@ def _trainer_loop(plan: Plan, dimension: int, physical: int | None, *, is_seeded
     return loop
 
 
-def _gradient_loop(plan: Plan, dimension: int, physical: int | None, *, is_seeded: bool) -> Loop:
-    import torch
-
+def _gradient_loop(
+    plan: Plan, weights: int | Mapping[str, int], physical: int | None, *, is_seeded: bool
+) -> Loop:
     from taut.training import PrivateLoader
     from taut.training.extend import PrivateGradient
 
-    model = torch.nn.Linear(dimension, 1, bias=False)
-    sizes = {"weight": dimension}
+    model = _model(weights)
+    sizes = {"weight": weights} if isinstance(weights, int) else dict(weights)
     noise = plan.noise(sizes)
 
     def loop(rows: Rows, run_seed: int) -> Rows:
@@ -162,9 +215,8 @@ def _gradient_loop(plan: Plan, dimension: int, physical: int | None, *, is_seede
                 if plan.is_scheduled:
                     following = part.step + 1
                     gradient.change(plan.noise(sizes, following), plan.batch_size_at(following))
-                assert model.weight.grad is not None
-                seen.append(model.weight.grad[0].double().numpy().copy())
-                model.weight.grad = None
+                seen.append(_gradient_of(model, weights))
+                model.zero_grad()
         return np.stack(seen)
 
     return loop

@@ -97,6 +97,7 @@ def refute_loop(
     seed: int | None = None,
     dimension: int = 4,
     crafts: Sequence[Craft] | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> SequentialResult:
     """Run a training loop again and again, until it is shown not to carry out a plan.
 
@@ -108,6 +109,8 @@ def refute_loop(
         seed: seed of coins and of the seeds that runs are given; by default all are drawn securely.
         dimension: dimension of gradients, at least 2.
         crafts: pairs of neighbours, by default both of :func:`crafted`.
+        sizes: number of weights of every parameter by its name, for a clipping by groups of
+            parameters; their sum takes the place of `dimension`.
 
     **Guarantee**: that of :class:`SequentialResult`, for the adjacency of the plan's sampling and
     an attacker who sees every step.
@@ -133,7 +136,7 @@ def refute_loop(
         >>> result.passed, result.runs < 100
         (False, True)
     """
-    game = LoopGame(plan, dimension, crafts)
+    game = LoopGame(plan, dimension, crafts, sizes)
     settings = [(craft.name, game.statistics(craft)) for craft in game.crafts]
     evidence = _Evidence(game.claim, settings, 1.0, game)
 
@@ -152,6 +155,7 @@ def refute_plan(
     engine: Literal["trainer", "gradient"] = "gradient",
     max_physical_batch_size: int | None = None,
     dimension: int = 4,
+    sizes: Mapping[str, int] | None = None,
 ) -> SequentialResult:
     """Carry out a plan again and again with the shipped engine, until its claim is refuted.
 
@@ -163,6 +167,8 @@ def refute_plan(
         engine: "gradient" or "trainer", as for :func:`audit_plan`.
         max_physical_batch_size: larger batches are computed in parts.
         dimension: the number of weights.
+        sizes: number of weights of every parameter by its name, for a clipping by groups of
+            parameters; their sum takes the place of `dimension`.
 
     **Guarantee**: that of :class:`SequentialResult`.
 
@@ -176,8 +182,16 @@ def refute_plan(
         >>> refute_plan(plan, most_runs=40, seed=0).passed
         True
     """
-    loop = engine_loop(plan, engine, dimension, max_physical_batch_size, seed is not None)
-    return refute_loop(loop, plan, level=level, most_runs=most_runs, seed=seed, dimension=dimension)
+    loop = engine_loop(plan, engine, sizes or dimension, max_physical_batch_size, seed is not None)
+    return refute_loop(
+        loop,
+        plan,
+        level=level,
+        most_runs=most_runs,
+        seed=seed,
+        dimension=dimension,
+        sizes=sizes,
+    )
 
 
 class _Evidence:
