@@ -22,6 +22,7 @@ _RATIO = 1.01  # of neighbours of the grid of sums: rounding up costs half of it
 _GROUPED = 1.005  # entries closer than this are added together, where there are many
 _FEW_COLUMNS = 256  # up to which every entry is added, and every row is taken, by itself
 _HEADROOM = 1.3  # of the grid above the largest sum that is likely
+_LEAST_ENTRY = 1e-6  # of the largest entry: smaller ones are raised to it, and cost nothing
 _LOWER_COMPONENTS = 400  # of the projected mixture
 _FINER = 16  # nodes of the grid of its sums for each of them
 _LOWER_GROUPED = 1.001  # its entries closer than this are added together, where there are many
@@ -231,7 +232,10 @@ def _history_sums(blocks: list[Matrix]) -> tuple[Matrix, Matrix]:
 def _profile(rows: _Rows, delta: float, direction: str) -> PrivacyLoss:
     """Return the loss of independent rows, with the mass of unlikely histories at infinity."""
     some = (rows.entries > 0).any(axis=1)
-    entries, rates, counts = _merged(rows.entries[some], rows.rates[some])
+    # Larger entries dominate: tiny ones would only stretch the grid.
+    tiny = _LEAST_ENTRY * float(rows.entries.max())
+    raised = np.where(rows.entries > 0, np.maximum(rows.entries, tiny), 0.0)
+    entries, rates, counts = _merged(raised[some], rows.rates[some])
     most = min(PRUNED, _CUT_COUNTS * delta / (entries.size * float(counts.max())))
     grid = _grid(entries, rates, most)
     group = 1.0 if entries.shape[1] <= _FEW_COLUMNS else _GROUPED
