@@ -96,7 +96,8 @@ def _beyond(count: int, trials: Vector, rate: Vector) -> Vector:
     return np.where(some, tail * _BETA_FACTOR, 0.0)
 
 
-# Beta integrals of SciPy were off by 2e-12, relative, at most, for 2^20 trials and tails of 1e-40.
+# Beta integrals of SciPy were within 2e-12, relative, of forty digits in 400 random cases of up to
+# 10^6 trials; more than a hundredfold of that costs no printed digit.
 _BETA_FACTOR = 1 + 1e-9
 
 
