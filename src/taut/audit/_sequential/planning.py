@@ -46,8 +46,8 @@ def runs_to_refute(
     Example:
         >>> import taut
         >>> from taut.audit import runs_to_refute
-        >>> runs_to_refute(taut.gaussian(1.0), taut.gaussian(0.5), delta=1e-3) < 150
-        True
+        >>> runs_to_refute(taut.gaussian(1.0), taut.gaussian(0.5), delta=1e-3)
+        150
     """
     region = Region.of(Claim(claimed, delta))
     chance, sure = validate.probability(level=level), validate.probability(power=power)

@@ -28,23 +28,20 @@ __all__ = ["gru_steps", "input_share", "lstm_steps", "rnn_steps"]
 class _InputShare(Function):
     """What the inputs of all steps add to gates, of which autograd wants gradients of inputs alone.
 
-    The arguments of `apply` are inputs, the matrix they are multiplied with, and a bias or None.
+    The arguments of `apply` are inputs of shape (rows, width), the matrix they are multiplied with,
+    and a bias or None.
     """
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(weight)
-        share: Tensor = affine(inputs.flatten(0, 1), weight, bias).unflatten(0, inputs.shape[:2])
-        return share
+        return affine(inputs, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grads: Tensor) -> tuple[Tensor | None, ...]:
         (weight,) = ctx.saved_tensors
-        found = None
-        if ctx.needs_input_grad[0]:
-            found = affine(grads.flatten(0, 1), weight.T).unflatten(0, grads.shape[:2])
-        return found, None, None
+        return affine(grads, weight.T) if ctx.needs_input_grad[0] else None, None, None
 
 
 class _LSTMRecurrence(Function):
@@ -225,7 +222,16 @@ def _tanh_slope(value: Tensor) -> Tensor:
     return torch.addcmul(torch.ones_like(value), value, value, value=-1)
 
 
-input_share: Callable[..., Tensor] = _InputShare.apply
+def input_share(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return what the inputs of all steps add to gates, of shape (batch, steps, width of gates).
+
+    Its shape is given outside of the node: what a node returns must be no view, to be written to.
+    """
+    rows = _InputShare.apply(inputs.flatten(0, 1), weight, bias)  # type: ignore[no-untyped-call]
+    share: Tensor = rows.unflatten(0, inputs.shape[:2])
+    return share
+
+
 lstm_steps: Callable[..., tuple[Tensor, ...]] = _LSTMRecurrence.apply
 gru_steps: Callable[..., tuple[Tensor, ...]] = _GRURecurrence.apply
 rnn_steps: Callable[..., tuple[Tensor, ...]] = _RNNRecurrence.apply
