@@ -376,6 +376,8 @@ def run(calls, seed, seconds=math.inf):
                 for called in asker(values, wildness):
                     said = called
                 outcomes["answered"] += 1
+            except KeyboardInterrupt:  # what was found so far is shown
+                break
             except Exception as error:
                 if is_ours(error):
                     outcomes["refused"] += 1
