@@ -41,7 +41,7 @@ def decode(data: Mapping[str, Any]) -> tuple[Adjacency, list[tuple[Release, int]
             (_decode(term["release"]), validate.integer(count=term["count"]))
             for term in data["terms"]
         ]
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"malformed privacy loss: {error!r}") from None
     except RecursionError:
         raise ValueError("malformed privacy loss: releases are nested too deeply") from None

@@ -96,6 +96,13 @@ def test_loss_of_a_stranger_takes_no_memory_without_end():
     assert ran.stdout.count("refused") == 3 * len(TERMS), ran.stdout
 
 
+@pytest.mark.parametrize("release", [np.float64(1.0), 1.0, None, [], "gaussian", [["kind"]]])
+def test_release_that_is_none_is_refused(release):
+    loss = {**taut.pure(1.0).to_dict(), "terms": [{"count": 1, "release": release}]}
+    with pytest.raises(ValueError, match="malformed privacy loss"):
+        taut.PrivacyLoss.from_dict(loss)
+
+
 def test_steps_without_end_are_answered_soon():
     start = time.process_time()
     bounds = (2**53 * taut.gaussian(1.1).poisson(0.1)).epsilon_bounds(1e-5)
