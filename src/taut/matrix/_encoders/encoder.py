@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,17 @@ class NoiseStream(ABC):
     multiplied by numbers.
     """
 
+    keeps_noise: ClassVar[bool] = True
+    """Whether what was returned is remembered, so that callers must leave it as it is."""
+
     @abstractmethod
     def step(self, draw: Callable[[], Any]) -> Any:
         """Return the noise of the next step.
 
         Args:
-            draw: a function that returns new independent noise of unit variance. It is called once
-                for every row of the encoder that is completed in this step.
+            draw: a function that returns new independent noise of unit variance, which is the
+                stream's own then. It is called once for every row of the encoder that is completed
+                in this step.
         """
 
     @property

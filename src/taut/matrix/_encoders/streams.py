@@ -11,6 +11,20 @@ from taut.matrix._encoders.encoder import NoiseStream
 __all__ = ["BufferStream", "HistoryStream", "RowStream", "TreeStream"]
 
 
+def _added(noise: Any, weight: float, other: Any) -> Any:
+    """Return noise + weight * other; a tensor that nobody else holds is changed in one pass."""
+    if hasattr(noise, "add_"):
+        return noise.add_(other, alpha=weight)
+    return noise + weight * other
+
+
+def _mean(buffer: Any, share: float, noise: Any) -> Any:
+    """Return (1 - share) * buffer + share * noise, in the place of a buffer that is a tensor."""
+    if hasattr(buffer, "lerp_"):
+        return buffer.lerp_(noise, share)
+    return (1 - share) * buffer + share * noise
+
+
 class RowStream(NoiseStream):
     """Forward substitution: w_i = (z_i - sum_k C[i, i - k] w_{i - k}) / C[i, i]."""
 
@@ -30,8 +44,9 @@ class RowStream(NoiseStream):
         diagonal, *weights = self._row(self._next)
         noise = draw()
         for weight, made in zip(weights, self._made, strict=False):
-            noise = noise - weight * made
-        noise = noise * (1 / diagonal)
+            noise = _added(noise, -weight, made)
+        if diagonal != 1:
+            noise = noise * (1 / diagonal)
         self._made.appendleft(noise)
         self._next += 1
         return noise
@@ -39,6 +54,8 @@ class RowStream(NoiseStream):
 
 class HistoryStream(NoiseStream):
     """A moving average of fresh noise: w_i = sum_k d_k z_{i - k}."""
+
+    keeps_noise = False
 
     def __init__(self, weights: Sequence[float]) -> None:
         """Take the weights by age."""
@@ -53,38 +70,50 @@ class HistoryStream(NoiseStream):
     def step(self, draw: Callable[[], Any]) -> Any:
         """Return the next noise."""
         fresh = draw()
-        noise = self._weights[0] * fresh
-        for weight, old in zip(self._weights[1:], self._drawn, strict=False):
-            noise = noise + weight * old
+        first, *weights = self._weights
+        older = list(zip(weights, self._drawn, strict=False))
+        if first == 1 and older and hasattr(fresh, "add"):
+            weight, old = older.pop(0)
+            noise = fresh.add(old, alpha=weight)
+        else:
+            noise = first * fresh  # a new array: the draw itself is remembered
+        for weight, old in older:
+            noise = _added(noise, weight, old)
         self._drawn.appendleft(fresh)
         return noise
 
 
 class BufferStream(NoiseStream):
-    """Buffers u_j with u_j <- d_j u_j + w: the noise is w = z - sum_j s_j u_j."""
+    """Buffers u_j with u_j <- d_j u_j + (1 - d_j) w, and w = z - sum_j s_j u_j / (1 - d_j).
+
+    Means u_j take one pass over a tensor where sums would take two.
+    """
+
+    keeps_noise = False
 
     def __init__(self, weights: Sequence[float], decays: Sequence[float]) -> None:
         """Take the output weight and the decay of every buffer."""
-        self._weights, self._decays = list(weights), list(decays)
+        self._shares = [1 - decay for decay in decays]
+        self._weights = [w / share for w, share in zip(weights, self._shares, strict=True)]
         self._buffers: list[Any] = []
 
     @property
     def buffers(self) -> int:
         """One for every decay."""
-        return len(self._decays)
+        return len(self._shares)
 
     def step(self, draw: Callable[[], Any]) -> Any:
         """Return the next noise."""
         noise = draw()
         for weight, buffer in zip(self._weights, self._buffers, strict=False):
-            noise = noise - weight * buffer
+            noise = _added(noise, -weight, buffer)
         if self._buffers:
             self._buffers = [
-                decay * buffer + noise
-                for decay, buffer in zip(self._decays, self._buffers, strict=True)
+                _mean(buffer, share, noise)
+                for share, buffer in zip(self._shares, self._buffers, strict=True)
             ]
         else:
-            self._buffers = [noise for _ in self._decays]
+            self._buffers = [share * noise for share in self._shares]
         return noise
 
 

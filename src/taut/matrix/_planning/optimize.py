@@ -147,7 +147,9 @@ class _Search:
         def loss(multiplier: float) -> PrivacyLoss:
             return run_loss(encoder, sampler, multiplier * norm, self.delta)
 
-        multiplier = calibrate(loss, epsilon=self.epsilon, delta=self.delta).value
+        multiplier = calibrate(
+            loss, epsilon=self.epsilon, delta=self.delta, tolerance=family.tolerance
+        ).value
         # Whoever recomputes epsilon with the usual accuracy must find it within the promise.
         while (excess := loss(multiplier).epsilon(self.delta) / self.epsilon) > 1:
             multiplier *= max(excess, 1 + 1e-5)

@@ -79,7 +79,9 @@ class CorrelatedNoise(StepNoise):
         self._factor = how.factor
         while self._next < self._due:
             self._advance(shapes, how)
-        flat = self._advance(shapes, how).clone()  # callers add to it; buffers must stay
+        flat = self._advance(shapes, how)
+        if self._stream.keeps_noise:  # callers add to it
+            flat = flat.clone()
         self._due = self._next
         pieces = flat.split([shape.numel() for shape in shapes])
         return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]

@@ -33,7 +33,7 @@ from taut.training._plan.owners import Owners, unit_of
 from taut.training._plan.planned_steps import PlannedSteps
 from taut.training._plan.schedule import Changing
 from taut.training._sampling.fixed_order import FixedOrderSampling
-from taut.training._sampling.sampling import Sampling
+from taut.training._sampling.sampling import USUAL_DELTA, Sampling
 
 __all__ = ["Plan"]
 
@@ -374,6 +374,13 @@ class Plan(PlannedSteps):
         epsilon, delta, noise_multiplier = two_of_promise(epsilon, delta, noise_multiplier)
         if noise_multiplier is not None:
             self._set(noise_multiplier=noise_multiplier)
+        if delta is not None:
+            self._set(delta=delta)
+        elif self.encoder is not None and self.sampling.sharp_at_delta:
+            raise ValueError(
+                f"sampling={self.sampling.name!r} has a loss for a given delta; give delta, with "
+                "epsilon or with noise_multiplier"
+            )
         if epsilon is None:
             assert delta is not None
             epsilon = self.loss.epsilon(delta)
@@ -382,6 +389,11 @@ class Plan(PlannedSteps):
         else:
             noise_multiplier = self._solve_noise(epsilon, delta, limit)
         self._set(epsilon=epsilon, delta=delta, noise_multiplier=noise_multiplier)
+
+    @property
+    def _sharp_at(self) -> float:
+        found: float = vars(self).get("delta", USUAL_DELTA)
+        return found
 
     @property
     def _drowning(self) -> float:

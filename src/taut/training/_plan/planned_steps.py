@@ -18,7 +18,7 @@ from taut.training._noise.step_noise import IndependentNoise, StepNoise
 from taut.training._plan.mixing import Mixing, ModelMix, planned_mixing
 from taut.training._plan.owners import Owners
 from taut.training._plan.schedule import Schedule, together
-from taut.training._sampling.sampling import Sampling
+from taut.training._sampling.sampling import USUAL_DELTA, Sampling
 
 __all__ = ["PlannedSteps"]
 
@@ -127,7 +127,13 @@ class PlannedSteps:
                 f"noise is correlated over the {self.steps} steps of the plan, and there is none "
                 f"for {steps}; plan for more from the start"
             )
-        return min(steps, 1) * self.sampling.correlated_loss(encoder, noise_multiplier)
+        whole = self.sampling.correlated_loss(encoder, noise_multiplier, self._sharp_at)
+        return min(steps, 1) * whole
+
+    @property
+    def _sharp_at(self) -> float:
+        """Delta at which losses are to be sharp, where they are not exact."""
+        return USUAL_DELTA
 
     def _loss_of_stretches(self, noise_multiplier: float, steps: int) -> PrivacyLoss:
         """Return the loss of steps that differ, each of which draws a batch of its own."""

@@ -14,7 +14,7 @@ from taut.accounting import Adjacency, PrivacyLoss, gaussian
 from taut.matrix import Encoder, FixedOrder, unamplified_loss
 from taut.noise import RandomSource
 from taut.training._sampling.epochs import EpochSampling
-from taut.training._sampling.sampling import Indices, checked_examples
+from taut.training._sampling.sampling import USUAL_DELTA, Indices, checked_examples
 
 __all__ = ["FixedOrderSampling"]
 
@@ -62,7 +62,9 @@ class FixedOrderSampling(EpochSampling):
         epochs = -(-steps // self._steps)
         return epochs * gaussian(noise_multiplier, adjacency=self.adjacency)
 
-    def correlated_loss(self, encoder: Encoder, sigma: float) -> PrivacyLoss:
+    def correlated_loss(
+        self, encoder: Encoder, sigma: float, delta: float = USUAL_DELTA
+    ) -> PrivacyLoss:
         return unamplified_loss(encoder, self.order, sigma, adjacency=self.adjacency)
 
     def draw(self, examples: int, generator: RandomSource | None = None) -> Indices:

@@ -25,6 +25,7 @@ from taut.matrix import (
 from taut.noise import RandomSource, default_generator
 from taut.training._sampling.allocation import draw_steps, in_order_of_steps
 from taut.training._sampling.sampling import (
+    USUAL_DELTA,
     Indices,
     PoissonSampling,
     Sampling,
@@ -150,7 +151,9 @@ class CyclicPoissonSampling(KeyedSampling):
     def expected_batch_size(self, examples: int) -> float:
         return self._sampler.rate * examples / self._sampler.groups
 
-    def correlated_loss(self, encoder: Encoder, sigma: float) -> PrivacyLoss:
+    def correlated_loss(
+        self, encoder: Encoder, sigma: float, delta: float = USUAL_DELTA
+    ) -> PrivacyLoss:
         self._refuse_reach(encoder, self._sampler.groups)
         return amplified_loss(encoder, self._sampler, sigma, adjacency=self.adjacency)
 
@@ -226,13 +229,17 @@ class BallsInBinsSampling(_Epochs):
 
     name = "balls_in_bins"
     adjacency = Adjacency.ADD_REMOVE
+    sharp_at_delta = True
 
     @property
     def most_bands(self) -> int:
         return min(_USUAL_GROUPS, self._steps)
 
-    def correlated_loss(self, encoder: Encoder, sigma: float) -> PrivacyLoss:
-        return amplified_loss(encoder, BallsInBins(self._steps), sigma, adjacency=self.adjacency)
+    def correlated_loss(
+        self, encoder: Encoder, sigma: float, delta: float = USUAL_DELTA
+    ) -> PrivacyLoss:
+        bins = BallsInBins(self._steps)
+        return amplified_loss(encoder, bins, sigma, delta=delta, adjacency=self.adjacency)
 
     def keyed_batches(self, bits: Bits, step: int, examples: int) -> Iterator[Indices]:
         order, ends = in_order_of_steps(draw_steps(examples, self._steps, bits(0)), self._steps)
@@ -292,7 +299,9 @@ class CyclicAllocationSampling(_Epochs):
             groups = max(g for g in range(1, min(_USUAL_GROUPS, steps) + 1) if steps % g == 0)
         return replace(self, steps=steps, groups=groups)
 
-    def correlated_loss(self, encoder: Encoder, sigma: float) -> PrivacyLoss:
+    def correlated_loss(
+        self, encoder: Encoder, sigma: float, delta: float = USUAL_DELTA
+    ) -> PrivacyLoss:
         self._refuse_reach(encoder, self._sampler.groups)
         return allocated_loss(encoder, self._sampler, sigma, adjacency=self.adjacency)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from taut.training._noise.step_noise import StepNoise
 
 __all__ = [
+    "USUAL_DELTA",
     "FixedSizeSampling",
     "Indices",
     "PoissonSampling",
@@ -35,6 +36,7 @@ __all__ = [
 
 Indices: TypeAlias = NDArray[np.int64]
 
+USUAL_DELTA = 1e-6  # at which losses are sharp unless a plan says more; any is sound
 _MOST_EXAMPLES = 1 << 46  # sums of a block of gaps stay within 64 bits
 _BLOCK = 1 << 16
 _DENSE = 1 / 8  # from here on a word per example costs less than a logarithm per member
@@ -121,8 +123,18 @@ class Sampling(Strategy):
         """Return the loss of `steps` steps; here every step draws afresh, so losses add."""
         return steps * self.step_loss(noise_multiplier, examples)
 
-    def correlated_loss(self, encoder: Encoder, sigma: float) -> PrivacyLoss:
+    sharp_at_delta: ClassVar[bool] = False
+    """Whether the loss of correlated noise is made for the delta of a plan, which must be given."""
+
+    def correlated_loss(
+        self, encoder: Encoder, sigma: float, delta: float = USUAL_DELTA
+    ) -> PrivacyLoss:
         """Return the loss of a whole run whose noise an encoder correlates.
+
+        Args:
+            encoder: encoder of the noise.
+            sigma: deviation of the independent noise on encoded gradients, over the clipping norm.
+            delta: delta at which the bound is to be sharp, where it is not exact.
 
         Raises:
             UnsoundConfiguration: if there is no theorem for such batches.
