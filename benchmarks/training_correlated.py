@@ -41,7 +41,7 @@ RECIPES = {
 ARMS = ("independent, poisson", "independent, allocation", "banded", "blt", "inverse")
 INVERSE_BANDS = 16  # with which the inverse of these lengths has its least error, within a per cent
 REMARK = f"""{EXAMPLES:,} training and {TEST:,} test examples of each dataset, delta {DELTA:g},
-batches of 500, 10 epochs for linear models and 6 for the CNN: small budgets, so that all runs take
+batches of 500, 10 epochs (6 for the CNN, where it is listed): small budgets, so that all runs take
 minutes. "independent" is plain noise, add/remove one record; the others are correlated, zero-out:
 "banded" has the number of bands that `Plan(noise="best", sampling="cyclic_allocation")` finds,
 "blt" four buffers and "inverse" 16 bands of an inverse, both in a fixed order, without
@@ -148,7 +148,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     titles = ["model", "epsilon", "noise", "sampling", "accuracy", "more than Poisson"]
-    table = "\n".join(markdown_table(titles, rows(options.out, options.seeds, options.models), 4))
+    found = rows(options.out, options.seeds, options.models)
+    table = "\n".join(markdown_table(titles, found, left=4))
     print(table)
     if options.markdown:
         text = f"## Correlated noise\n\n{REMARK}\n\n{table}"
