@@ -6,7 +6,6 @@ from taut._base import surface
 from taut.audit._attacks.attack import Evidence
 from taut.audit._attacks.audit import audit_observations, audit_training
 from taut.audit._attacks.crafted import Craft, crafted
-from taut.audit._attacks.exposure import Exposure
 from taut.audit._attacks.loops import audit_loop
 from taut.audit._attacks.noise_checks import NoiseCheck
 from taut.audit._attacks.result import AuditResult
@@ -24,6 +23,7 @@ from taut.audit._mechanisms.games import (
 from taut.audit._mechanisms.run_attack import RunAttack, attack_plan, simulated_epsilon
 from taut.audit._one_run.audit import OneRunResult, audit_one_run
 from taut.audit._one_run.canaries import OneRunScores, RunCanaries
+from taut.audit._one_run.exposure import Exposure
 from taut.audit._replay.replay import replay
 from taut.audit._replay.result import ReplayedRelease, ReplayResult
 from taut.audit._replay.wrapped_draws import recorded_generator

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from taut.audit._attacks.claim import Claim
 from taut.audit._attacks.crafted import Craft, Rows, crafted, likelihood_ratios
 from taut.audit._attacks.draw_check import normal_draws
+from taut.audit._attacks.fixed_order_game import FixedOrderGame
 from taut.audit._attacks.statistics import Runs, Statistic, StepValues
 from taut.audit._attacks.whitening import Whitening
 from taut.errors import UnsoundConfiguration
@@ -51,20 +52,25 @@ class LoopGame:
                 "a plan that mixes weights promises nothing about gradients, which this audit "
                 "looks at; audit the same plan without mixing, or states by audit_training"
             )
-        if plan.encoder is not None:
-            raise UnsoundConfiguration(
-                "noise that is correlated over steps hides the run as a whole, and this audit "
-                "looks at steps one by one; audit the same plan with independent noise"
-            )
         names = {"weight": dimension} if sizes is None else dict(sizes)
         dimension = sum(names.values())
+        self._shape = (plan.steps, dimension)
+        self.adjacency = plan.adjacency
+        self.claim = Claim(plan.loss, plan.delta)
+        self._order: FixedOrderGame | None = None
+        self.draws_seen_in: str | None = None
+        """Name of the craft whose runs with the canary show how it was drawn, if there is one."""
+        if plan.encoder is not None:
+            if crafts is not None:
+                raise ValueError("crafts must be left out for noise that is correlated over steps")
+            self._order = FixedOrderGame.of(plan, names)
+            self.crafts: tuple[Craft, ...] = self._order.crafts
+            return
         self._white = Whitening.of(plan, names)
         deviation, kept = (1.0, 1.0) if self._white is not None else _noise(plan, names)
         first = plan.noise_multiplier_at(0)
         norm = 1.0 if self._white is not None else deviation / first
-        self.adjacency = plan.adjacency
         self.draws_seen_in = "silent" if crafts is None else None
-        """Name of the craft whose runs with the canary show how it was drawn, if there is one."""
         if crafts is None:
             crafts = crafted(
                 plan.examples, clip_norm=norm, dimension=dimension, adjacency=self.adjacency
@@ -78,13 +84,13 @@ class LoopGame:
             longest = self._white.shift * first
             self._matrix = self._white.matrix * first
         self._scale, self._moved = _units_of(plan, norm, longest, kept)
-        self._shape = (plan.steps, dimension)
         self._is_allocated = plan.sampling.epoch_steps > 1
-        self.claim = Claim(plan.loss, plan.delta)
 
     def run(self, loop: Loop, craft: Craft, with_canary: bool, run_seed: int) -> Runs:
         """Return what a run of a loop released, in units of the claimed deviation."""
         rows = craft.including if with_canary else craft.without
+        if self._order is not None:
+            return self._order.decoded @ _shaped(loop(rows, run_seed), self._shape)
         if self._white is None:
             return _units(_shaped(loop(rows, run_seed), self._shape), self._scale)
         # Blocks are crafted in units of their bounds, all of them at once.
@@ -93,6 +99,8 @@ class LoopGame:
 
     def statistics(self, craft: Craft) -> Mapping[str, Statistic]:
         """Return the likelihood ratios of the claimed mechanism, where they are known."""
+        if self._order is not None:
+            return self._order.statistics(craft)
         return likelihood_ratios(craft, relation=self.adjacency, **self._moved)
 
     def draws(self, runs: Runs) -> NDArray[np.float64]:

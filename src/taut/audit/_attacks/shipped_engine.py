@@ -186,9 +186,9 @@ def _gradient_loop(
 
     model = _model(weights)
     sizes = {"weight": weights} if isinstance(weights, int) else dict(weights)
-    noise = plan.noise(sizes)
 
     def loop(rows: Rows, run_seed: int) -> Rows:
+        noise = plan.noise(sizes)  # correlated noise remembers its run
         bits = _source(run_seed, is_seeded)
         gradient = PrivateGradient(
             model,
