@@ -6,17 +6,17 @@ import typer
 
 import taut
 from taut.cli._commands.audit import audit
-from taut.cli._commands.calibrate import calibrate
 from taut.cli._commands.compare import compare
-from taut.cli._commands.delta import delta
 from taut.cli._commands.doctor import doctor
-from taut.cli._commands.epsilon import epsilon
+from taut.cli._commands.losses.calibrate import calibrate
+from taut.cli._commands.losses.delta import delta
+from taut.cli._commands.losses.epsilon import epsilon
+from taut.cli._commands.losses.risk import risk
+from taut.cli._commands.losses.samplers import samplers
 from taut.cli._commands.matrix import matrix
 from taut.cli._commands.noise import noise
 from taut.cli._commands.plan import plan
 from taut.cli._commands.report import report
-from taut.cli._commands.risk import risk
-from taut.cli._commands.samplers import samplers
 from taut.cli._commands.train import resume, train
 from taut.cli._commands.verify import verify
 

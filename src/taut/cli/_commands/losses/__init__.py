@@ -1,0 +1,1 @@
+"""Questions about losses: what runs cost, in which words, and how much noise they need."""
