@@ -8,13 +8,13 @@ from comparison.tasks import SETTINGS, TASK_SIZES, task
 
 from taut.comparison import compare, predict
 from taut.comparison._noise_size import noise_std
-from taut.comparison.arms import BLT, ArmSkipped, Banded, Inverse, Plain
+from taut.comparison.arms import ArmSkipped, Banded, Buffered, Inverse, Plain
 from taut.matrix import Workload, errors, sensitivity
 
 LONG = dataclasses.replace(SETTINGS, examples=320, batch_size=20, gradients=1280)
 
 
-@pytest.mark.parametrize("arm", [Banded(), Banded("cyclic_poisson"), BLT(), Inverse(4)])
+@pytest.mark.parametrize("arm", [Banded(), Banded("cyclic_poisson"), Buffered(), Inverse(4)])
 def test_arms_keep_the_promise_with_as_many_gradients(arm):
     plan = arm.plan(LONG, TASK_SIZES, None)
     assert (plan.steps, plan.batch_size) == (64, 20)
@@ -24,7 +24,7 @@ def test_arms_keep_the_promise_with_as_many_gradients(arm):
 
 
 def test_noise_counts_by_the_error_of_running_sums():
-    plan = BLT().plan(LONG, TASK_SIZES, None)
+    plan = Buffered().plan(LONG, TASK_SIZES, None)
     sums = Workload(64)
     unit = errors(plan.encoder, sums).root_mean_square / sensitivity(plan.encoder).value
     error = plan.noise_multiplier * unit * LONG.norm * math.sqrt(sum(TASK_SIZES.values()))
@@ -47,7 +47,7 @@ def test_epochs_without_groups_are_skipped():
 
 def test_they_can_be_trained(tmp_path):
     settings = dataclasses.replace(SETTINGS, batch_size=30, gradients=600)
-    arms = [Plain(), BLT(), Inverse(2), Banded()]
+    arms = [Plain(), Buffered(), Inverse(2), Banded()]
     found = compare(task(public=None), settings, arms=arms, seeds=1, out_dir=tmp_path)
     assert {row.arm for row in found.results} == {arm.label for arm in arms}
     assert all(run.epsilon <= settings.epsilon for run in found.runs)

@@ -11,13 +11,13 @@ from taut.comparison.arms._arms import (
     Plain,
     Twice,
 )
-from taut.comparison.arms._correlated import BLT, Banded, Inverse
+from taut.comparison.arms._correlated import Banded, Buffered, Inverse
 
 __all__ = [
-    "BLT",
     "Arm",
     "ArmSkipped",
     "Banded",
+    "Buffered",
     "Group",
     "Hybrid",
     "Inverse",

@@ -12,7 +12,7 @@ from taut.comparison.arms._arms import Arm, ArmSkipped
 from taut.matrix import FixedOrder, Workload, banded_inverse
 from taut.training import FlatClip, Plan
 
-__all__ = ["BLT", "Banded", "Inverse"]
+__all__ = ["Banded", "Buffered", "Inverse"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Banded(Arm):
 
 
 @dataclass(frozen=True)
-class BLT(Arm):
+class Buffered(Arm):
     """Buffers that take noise back, in a fixed public order, without amplification."""
 
     name = "blt"
