@@ -40,6 +40,7 @@ COMMANDS = (
     "risk",
     "matrix",
     "compare",
+    "audit",
     "verify",
     "doctor",
 )

@@ -7,11 +7,11 @@ A :class:`Workload` says which running sums are wanted, an :class:`Encoder` how 
 """
 
 from taut._base import surface
-from taut.matrix._accounting.allocation import CyclicAllocation, allocated_loss
 from taut.matrix._accounting.amplified import amplified_loss
 from taut.matrix._accounting.estimates import AmplifiedEstimate, estimate_balls_in_bins
 from taut.matrix._accounting.samplers import (
     BallsInBins,
+    CyclicAllocation,
     CyclicPoisson,
     PoissonRounds,
     SecretSampler,
@@ -71,7 +71,6 @@ __all__ = [
     "ToeplitzEncoder",
     "TreeEncoder",
     "Workload",
-    "allocated_loss",
     "amplified_loss",
     "banded",
     "banded_inverse",

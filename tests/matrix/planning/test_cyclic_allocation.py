@@ -13,7 +13,7 @@ from taut.matrix import (
     CyclicAllocation,
     ToeplitzEncoder,
     Workload,
-    allocated_loss,
+    amplified_loss,
     identity,
     square_root,
 )
@@ -22,7 +22,7 @@ from taut.matrix import (
 @pytest.mark.parametrize("sigma", [0.8, 1.5, 4.0])
 def test_one_epoch_of_two_slots_is_that_of_quadrature(sigma):
     encoder = ToeplitzEncoder(4, [1.0, 0.5])
-    loss = allocated_loss(encoder, CyclicAllocation(groups=2, slots=2), sigma)
+    loss = amplified_loss(encoder, CyclicAllocation(groups=2, slots=2), sigma)
     ((release, _),) = loss.terms
     # An example of the first group is in step 0 or 2, whose columns are orthogonal.
     length = math.sqrt(1.25)
@@ -62,7 +62,7 @@ def simulated_ratios(encoder, sampler, group, sigma, runs, *, with_example, rand
 def test_two_epochs_are_those_of_simulated_runs(group):
     encoder, sampler, sigma, runs = ToeplitzEncoder(12, [1.0, 0.6]), CyclicAllocation(2, 3), 1.5, 0
     runs = 400_000
-    loss = allocated_loss(encoder, sampler, sigma)
+    loss = amplified_loss(encoder, sampler, sigma)
     random = np.random.default_rng(5)
     removed = simulated_ratios(
         encoder, sampler, group, sigma, runs, with_example=True, random=random
@@ -85,7 +85,7 @@ def test_two_epochs_are_those_of_simulated_runs(group):
 
 
 def test_one_group_is_random_allocation():
-    found = allocated_loss(identity(50), CyclicAllocation(1, 10), 1.2)
+    found = amplified_loss(identity(50), CyclicAllocation(1, 10), 1.2)
     plain = 5 * gaussian(1.2, adjacency="zero_out").allocated(10)
     assert found.epsilon(1e-5) == pytest.approx(plain.epsilon(1e-5), rel=1e-6)
 
@@ -94,7 +94,7 @@ def test_a_begun_epoch_costs_no_more_than_a_whole_one():
     sampler = CyclicAllocation(4, 8)
     root = square_root(Workload(96), bands=4)
     whole, begun, less = (
-        allocated_loss(ToeplitzEncoder(steps, root.bands), sampler, 2.0).epsilon(1e-5)
+        amplified_loss(ToeplitzEncoder(steps, root.bands), sampler, 2.0).epsilon(1e-5)
         for steps in (96, 70, 64)
     )
     assert less < begun < whole
@@ -102,6 +102,6 @@ def test_a_begun_epoch_costs_no_more_than_a_whole_one():
 
 def test_more_bands_than_groups_are_refused():
     with pytest.raises(UnsoundConfiguration, match="BallsInBins"):
-        allocated_loss(ToeplitzEncoder(12, [1.0, 0.5, 0.2]), CyclicAllocation(2, 3), 1.0)
+        amplified_loss(ToeplitzEncoder(12, [1.0, 0.5, 0.2]), CyclicAllocation(2, 3), 1.0)
     with pytest.raises(UnsoundConfiguration, match="replace"):
-        allocated_loss(identity(12), CyclicAllocation(2, 3), 1.0, adjacency="replace")
+        amplified_loss(identity(12), CyclicAllocation(2, 3), 1.0, adjacency="replace")

@@ -25,8 +25,12 @@ def ranking():
 def test_every_row_keeps_the_promise_and_is_near_it(ranking):
     for row in ranking:
         upper = row.loss.epsilon(DELTA)
-        near = 5e-2 if row.sampling == "balls_in_bins" else 2e-3  # whose noise is found roughly
-        assert 3 * (1 - near) < upper <= 3, row
+        assert upper <= 3, row
+        if row.sampling == "balls_in_bins":  # whose bound leaps, where another one takes over
+            less = amplified_loss(row.encoder, row.sampler, 0.95 * row.sigma, delta=DELTA)
+            assert less.epsilon(DELTA) > 3, row
+        else:
+            assert upper > 3 * (1 - 2e-3), row
         assert str(row.loss.adjacency) == "zero_out"
 
 

@@ -12,7 +12,6 @@ from taut.matrix import (
     CyclicAllocation,
     CyclicPoisson,
     ToeplitzEncoder,
-    allocated_loss,
     amplified_loss,
 )
 from taut.noise import SeededForExperiments
@@ -117,7 +116,7 @@ ENCODER = ToeplitzEncoder(20, [1.0, 0.5, 0.25])
 def test_losses_are_those_of_the_samplers():
     cyclic, allocated, bins = (kind.correlated_loss(ENCODER, 2.0) for kind in KINDS)
     assert cyclic == amplified_loss(ENCODER, CyclicPoisson(4, 0.5), 2.0)
-    assert allocated == allocated_loss(ENCODER, CyclicAllocation(4, 2), 2.0)
+    assert allocated == amplified_loss(ENCODER, CyclicAllocation(4, 2), 2.0)
     expected = amplified_loss(ENCODER, BallsInBins(8), 2.0, adjacency="add_remove")
     assert bins.epsilon(1e-5) == expected.epsilon(1e-5)
 

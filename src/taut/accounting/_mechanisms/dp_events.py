@@ -207,7 +207,7 @@ def _log_gamma(shape: float, mean: float) -> float:
             return gone / math.exp(log_gamma) / -log_gamma > mean
         return shape * gone / math.exp(log_gamma) / -math.expm1(shape * log_gamma) > mean
 
-    low, high = -1.0, -1e-12
+    low, high = -1.0, -1e-12  # a logarithm next to zero, where the mean of runs is without end
     while not larger(low):
         low *= 2
     for _ in range(_HALVINGS):

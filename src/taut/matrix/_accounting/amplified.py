@@ -9,11 +9,13 @@ import numpy as np
 from taut._base import validate
 from taut.accounting import Adjacency, PrivacyLoss, gaussian, zero
 from taut.errors import UnsoundConfiguration
+from taut.matrix._accounting.allocation import cyclic_allocation_loss
 from taut.matrix._accounting.balls import balls_in_bins_loss
 from taut.matrix._accounting.conditional import conditional_loss
 from taut.matrix._accounting.forest import forest_loss
 from taut.matrix._accounting.samplers import (
     BallsInBins,
+    CyclicAllocation,
     CyclicPoisson,
     PoissonRounds,
     SecretSampler,
@@ -48,12 +50,12 @@ def amplified_loss(
     **Guarantee**: an upper bound for inputs that may depend on earlier outputs, by conditional
     composition (Choquette-Choo, Ganesh, Steinke and Thakurta 2024; docs/theory/amplified.md), with
     a certified lower bound beside it. Exact, as for DP-SGD, for independent noise, and for cyclic
-    sampling with at most as many bands as groups.
+    sampling with at most as many bands as groups, which cyclic allocation needs.
 
     Raises:
         ValueError: if an argument is out of its range, or the matrix would be too large.
-        UnsoundConfiguration: under replace-one, and for anything that is not a sampler with a
-            theorem, such as a shuffled order.
+        UnsoundConfiguration: under replace-one, for cyclic allocation with more bands than groups,
+            and for anything that is not a sampler with a theorem, such as a shuffled order.
 
     Example:
         >>> from taut.matrix import CyclicPoisson, Workload, amplified_loss, square_root
@@ -67,6 +69,8 @@ def amplified_loss(
     relation = _checked(Adjacency(adjacency), sampler)
     if isinstance(sampler, BallsInBins):
         return balls_in_bins_loss(encoder, sampler, noise, target, relation)
+    if isinstance(sampler, CyclicAllocation):
+        return cyclic_allocation_loss(encoder, sampler, noise, relation)
     assert isinstance(sampler, PoissonRounds | CyclicPoisson)
     if sampler.rate == 0:
         return zero(adjacency=relation)
@@ -84,11 +88,12 @@ def amplified_loss(
 
 def _checked(relation: Adjacency, sampler: object) -> Adjacency:
     """Return the relation, if sampler and relation have a theorem."""
-    if not isinstance(sampler, PoissonRounds | CyclicPoisson | BallsInBins):
+    if not isinstance(sampler, PoissonRounds | CyclicPoisson | CyclicAllocation | BallsInBins):
         raise UnsoundConfiguration(
             f"no theorem covers sampler={sampler!r}. A shuffled order has none with "
             "constants of use, and the simple pair for it is not the worst (docs/errata.md): use "
-            "BallsInBins(bins), PoissonRounds(rate) or CyclicPoisson(groups, rate)"
+            "BallsInBins(bins), PoissonRounds(rate), CyclicPoisson(groups, rate) or "
+            "CyclicAllocation(groups, slots)"
         )
     if relation is Adjacency.REPLACE:
         raise UnsoundConfiguration(

@@ -30,7 +30,7 @@ _TRANSFORM_ERROR = 8 * _TWO_ROUNDINGS
 _CELL_ERROR = 1e-11
 _WIDEST_SUM = 600.0  # between ends of the lattice: exp of it must not leave the floats
 # Of sums over the lattice, relative: every one of 2^16 positive terms is rounded once or twice.
-_SUM_FACTOR = 1 + 1e-10
+_RISEN_FACTOR = 1 + 1e-10
 _LARGEST_KNOT = 499.0  # epsilon of a profile that may still be given
 
 
@@ -208,7 +208,7 @@ def _deltas(atoms: _Atoms, nodes: Vector, step: float, tilt: float) -> Vector:
         decaying = tilted * weight * np.exp(nodes[0] - nodes)
         decayed = np.cumsum(decaying[::-1])[::-1] * np.exp(nodes - nodes[0])
         risen = np.append(decayed[1:], 0.0) * -math.expm1(-step)
-        summed = np.cumsum(risen[::-1])[::-1] * _SUM_FACTOR
+        summed = np.cumsum(risen[::-1])[::-1] * _RISEN_FACTOR
     missed = noise * weight * norm
     return np.nan_to_num(summed, nan=math.inf) + missed + lost
 

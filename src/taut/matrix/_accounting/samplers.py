@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from taut._base import validate
 from taut._base.validate import PositiveInteger, Probability
 
-__all__ = ["BallsInBins", "CyclicPoisson", "PoissonRounds", "SecretSampler"]
+__all__ = ["BallsInBins", "CyclicAllocation", "CyclicPoisson", "PoissonRounds", "SecretSampler"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,27 @@ class CyclicPoisson(SecretSampler):
 
     groups: PositiveInteger
     rate: Probability
+
+
+@dataclass(frozen=True)
+class CyclicAllocation(SecretSampler):
+    """Examples are in ``groups`` fixed groups; step i is one of group i modulo their number.
+
+    In every epoch of ``groups * slots`` steps an example takes part in exactly one of the ``slots``
+    steps of its group, which it draws uniformly, anew in every epoch. With one group it is random
+    allocation, for independent noise; with more, two steps of an example are ``groups`` or more
+    apart, for as many bands.
+
+    **Guarantee**: zero-out; the loss of every epoch is that of random allocation among ``slots``
+    Gaussian releases (docs/theory/amplified.md#allocated, after Feldman and Shenfeld 2025).
+
+    Attributes:
+        groups: number of groups, the least distance of two steps of one example.
+        slots: number of steps of an epoch that one example draws from.
+    """
+
+    groups: PositiveInteger
+    slots: PositiveInteger
 
 
 @dataclass(frozen=True)

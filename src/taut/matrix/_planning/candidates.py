@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from taut.accounting import PrivacyLoss
-from taut.matrix._accounting.allocation import CyclicAllocation, allocated_loss
 from taut.matrix._accounting.amplified import amplified_loss
 from taut.matrix._accounting.samplers import (
     BallsInBins,
+    CyclicAllocation,
     CyclicPoisson,
     PoissonRounds,
     SecretSampler,
@@ -133,6 +133,4 @@ def run_loss(encoder: Encoder, sampler: Sampler, sigma: float, delta: float) -> 
     """Return the certified loss of a run, by the theorem of its sampler."""
     if isinstance(sampler, Participation):
         return unamplified_loss(encoder, sampler, sigma)
-    if isinstance(sampler, CyclicAllocation):
-        return allocated_loss(encoder, sampler, sigma)
     return amplified_loss(encoder, sampler, sigma, delta=delta)

@@ -19,7 +19,6 @@ from taut.matrix import (
     CyclicAllocation,
     CyclicPoisson,
     Encoder,
-    allocated_loss,
     amplified_loss,
 )
 from taut.noise import RandomSource, default_generator
@@ -303,7 +302,7 @@ class CyclicAllocationSampling(_Epochs):
         self, encoder: Encoder, sigma: float, delta: float = USUAL_DELTA
     ) -> PrivacyLoss:
         self._refuse_reach(encoder, self._sampler.groups)
-        return allocated_loss(encoder, self._sampler, sigma, adjacency=self.adjacency)
+        return amplified_loss(encoder, self._sampler, sigma, adjacency=self.adjacency)
 
     def keyed_batches(self, bits: Bits, step: int, examples: int) -> Iterator[Indices]:
         groups, slots = self._sampler.groups, self._sampler.slots
