@@ -449,6 +449,26 @@ def test_report_of_a_plan_that_allocates():
 
 
 @pytest.mark.parametrize(
+    ("sampling", "drawn"),
+    [
+        ("fixed_order", "one public order | seen, and counted"),
+        ("balls_in_bins", "in which steps of all epochs an example takes part | hidden"),
+        ("cyclic_allocation", "in which steps of its public group an example takes part | hidden"),
+    ],
+)
+def test_report_says_what_is_seen_and_hidden_of_correlated_noise(sampling, drawn):
+    plan = Plan(
+        examples=300, batch_size=75, steps=8, noise_multiplier=3.0, delta=1e-3,
+        clipping=FlatClip(1.0), sampling=sampling, noise="banded",
+    )  # fmt: skip
+    page = privacy_report(result_of(plan)).to_markdown()
+    assert "## Correlated noise: what is seen, what is hidden" in page
+    assert drawn in page
+    assert "spent with the first one" in page
+    assert "Correlated noise: what" not in privacy_report(result_of(PLAN)).to_markdown()
+
+
+@pytest.mark.parametrize(
     ("loss", "delta"),
     [
         (taut.laplace(20), 0),

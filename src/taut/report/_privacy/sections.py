@@ -16,6 +16,7 @@ from taut.report._document.blocks import (
     plain,
 )
 from taut.report._privacy.alternatives import Alternatives
+from taut.report._privacy.correlated import correlated_section
 from taut.report._privacy.evidence import Evidence
 from taut.report._privacy.findings import Findings
 from taut.report._privacy.number_sections import (
@@ -84,6 +85,7 @@ def sections_of(
         _in_plain_words(evidence, findings, unit),
         record_section(evidence, about),
         _released(evidence),
+        correlated_section(evidence),
         attacks_section(findings),
         exposures,
         both_sides,
