@@ -33,9 +33,10 @@ LOUD = 100.0  # of an input canary: its gradient is clipped until it is known by
 EPSILON = 4.0
 REMARK = """One run each at certified epsilon 4, delta 1e-5, add/remove one record, with 1,000
 canaries that fair coins put in; statements hold with confidence 0.95. "lower bound" is on epsilon
-at delta 1e-5 (Steinke, Nasr and Jagielski 2023), "not GDP below" on mu (Mahloujifar, Melis and
-Chaudhuri 2024); the epsilon of that mu is an estimate. CPU time is that of the whole run; the
-breaker's share is what a `CircuitBreaker` in the same run took of it."""
+at delta 1e-5 ([Steinke, Nasr and Jagielski 2023](bibliography.md#steinke-nasr-jagielski-2023)),
+"not GDP below" on mu ([Mahloujifar, Melis and Chaudhuri 2024](bibliography.md#mahloujifar-2024));
+the epsilon of that mu is an estimate. CPU time is that of the whole run; the breaker's share
+is what a `CircuitBreaker` in the same run took of it."""
 
 
 class GradientCanaries(Callback):

@@ -312,3 +312,9 @@ class TestExtremes:
             bounds = loss.delta_bounds(epsilon)
             sane(bounds)
             assert bounds.upper < 1e-100
+
+
+@pytest.mark.parametrize("make", [taut.exponential, lambda epsilon: taut.laplace(1 / epsilon)])
+def test_lower_bounds_on_delta_are_no_more_than_one(make):
+    bounds = make(1e6).delta_bounds(1.0)
+    assert 0.999 < bounds.lower <= bounds.upper <= 1

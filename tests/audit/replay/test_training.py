@@ -81,7 +81,17 @@ def trained(seed=None, optimizer=None, owners=None, **arguments):
         {"clipping": GroupClip(bounds=[0.3, 1.0], groups={"bias": "shift", "*": "rest"})},
         {"optimizer": lambda parameters: torch.optim.Adam(parameters, lr=0.1)},
     ],
-    ids=["plain", "allocation", "cap", "normalised", "quantile", "groups", "adam"],
+    ids=[
+        "plain",
+        "allocation",
+        "cap",
+        "twice",
+        "mixing",
+        "normalised",
+        "quantile",
+        "groups",
+        "adam",
+    ],
 )
 def test_added_and_removed_example(settings, seed):
     program = trained(seed, **settings)

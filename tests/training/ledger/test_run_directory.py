@@ -10,7 +10,7 @@ def test_every_file_has_a_name_of_its_own():
     run = RunDirectory("runs/digits")
     kinds = [name for name, value in vars(RunDirectory).items() if isinstance(value, property)]
     files = [getattr(run, name) for name in kinds if name not in ("begun", "written")]
-    assert len(set(files)) == len(files) == 11
+    assert len(set(files)) == len(files) == 12
     assert {path.parent for path in files} == {run.path}
     assert set(run.begun) < set(run.written) < set(files)
     assert run.private_losses not in run.written

@@ -75,7 +75,10 @@ def _delta_bounds(sums: Sequence[HalfSum], epsilon: float, tolerance: float) -> 
     for question in questions:
         if not answers or question.ceiling > max(answer.bounds.lower for answer in answers):
             curve, engine = question.curve(tolerance)
-            answers.append(Answer(curve(epsilon), question.part.half, engine))
+            found = curve(epsilon)
+            # Rounding may raise a lower bound on a probability above one.
+            bounds = Bounds(min(found.lower, 1.0), found.upper)
+            answers.append(Answer(bounds, question.part.half, engine))
     return _worst(answers)
 
 
