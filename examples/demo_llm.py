@@ -1,6 +1,6 @@
 """Secret in, secret out: what a language model tells of its notes. Run it with `make demo-llm`.
 
-SmolLM2 with 135 million weights is fine-tuned twice on 600 short notes, 20 of which hold a code of
+SmolLM2 with 135 million weights is fine-tuned twice on 100 short notes, 20 of which hold a code of
 four digits, each code in one note: once as usual, once with privacy. Then both models are asked
 for the codes. Notes, codes and the usual training follow from a seed, as an experiment should;
 the noise of the private training comes from the secure generator, as it would in earnest.
@@ -306,10 +306,10 @@ def forget(run_dir: Path) -> None:
 
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--notes", type=int, default=600)
+    parser.add_argument("--notes", type=int, default=100)
     parser.add_argument("--secrets", type=int, default=20)
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--batch-size", type=int, default=200, help="of the private training")
+    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--batch-size", type=int, default=50, help="of the private training")
     parser.add_argument("--plain-rate", type=float, default=2e-3)
     parser.add_argument("--private-rate", type=float, default=1e-3)
     parser.add_argument("--clip", type=float, default=1.0)
