@@ -264,8 +264,8 @@ def test_noise_of_the_first_run_is_fresh():
     replay(program, ROWS, ROWS[:-1])
     replay(program, ROWS, ROWS[:-1])
     assert (seen[0] == seen[1]).all()
-    assert (seen[0] != seen[2]).all()
-    assert (GAUSSIAN.release_sum(ROWS) != seen[0]).all()
+    assert (seen[0] != seen[2]).any()
+    assert (GAUSSIAN.release_sum(ROWS) != seen[0]).any()
 
 
 def test_other_threads_are_not_frozen():
@@ -277,7 +277,7 @@ def test_other_threads_are_not_frozen():
         worker.join()
 
     replay(program, ROWS, ROWS)
-    assert (seen[0] != seen[1]).all()
+    assert (seen[0] != seen[1]).any()
 
 
 def test_recorder_that_was_kept_is_blind():
@@ -292,7 +292,7 @@ def test_recorder_that_was_kept_is_blind():
     assert all(isinstance(one, Recorder) and not one.is_here for one in kept)
     with recording(kept[1]):
         assert active() is None
-        assert (GAUSSIAN.release_sum(ROWS) != GAUSSIAN.release_sum(ROWS)).all()
+        assert (GAUSSIAN.release_sum(ROWS) != GAUSSIAN.release_sum(ROWS)).any()
 
 
 def test_replays_are_not_nested():
