@@ -11,6 +11,7 @@ import taut
 
 ROOMS = [
     "accounting",
+    "adaptive",
     "audit",
     "cli",
     "comparison",

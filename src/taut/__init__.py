@@ -14,6 +14,7 @@ Here are the names that most programs need, from `taut.accounting`; the rooms ho
 - `taut.accounting`: privacy losses, mechanisms, calibration and budgets;
 - `taut.noise`: sensitivity sets, the least noise for them, and secure samplers;
 - `taut.matrix`: correlated noise: encoders, their errors, and what they cost;
+- `taut.adaptive`: noise that fits the data at hand, and choices that are paid for;
 - `taut.training`: private training with PyTorch;
 - `taut.comparison`: ways to train, side by side at equal privacy;
 - `taut.audit`: attacks on claims, and published statements recomputed;
@@ -31,6 +32,7 @@ from taut import errors
 
 if TYPE_CHECKING:
     from taut import accounting as accounting
+    from taut import adaptive as adaptive
     from taut import audit as audit
     from taut import cli as cli
     from taut import comparison as comparison
@@ -95,6 +97,7 @@ __all__ = [
 
 _ROOMS = (
     "accounting",
+    "adaptive",
     "audit",
     "cli",
     "comparison",

@@ -1,0 +1,59 @@
+"""Quantities that depend on the data, and must not leave the process by accident."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NoReturn, TypeVar
+
+from taut.errors import UnsoundConfiguration
+
+__all__ = ["Secret", "reveal"]
+
+_T = TypeVar("_T")
+
+
+class Secret(Generic[_T]):
+    """A value that depends on the data: it can be handed on, but not shown, stored or compared.
+
+    A loss at the data at hand, or how far the data are from a worse one, tells about the data as
+    much as the data do. Neither ``print``, a log line, a format, a pickle, a copy, ``json``, a
+    comparison nor ``if`` sees what is inside; mechanisms of this room do, and add noise.
+
+    **Guarantee.** None: a secret has no privacy guarantee at all, which is why it is one. It
+    guards against accidents, not against code that means to look.
+    """
+
+    __slots__ = ("__value",)
+
+    def __init__(self, value: _T) -> None:
+        """Hide a value.
+
+        Args:
+            value: the quantity that depends on the data.
+        """
+        self.__value = value
+
+    def __repr__(self) -> str:
+        return "Secret(depends on the data)"
+
+    def __format__(self, _: str) -> str:
+        return repr(self)
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise UnsoundConfiguration(
+            "a secret depends on the data and has no guarantee: it cannot be stored, copied, "
+            "compared or computed with; hand it to a mechanism, which adds noise"
+        )
+
+    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __bool__ = __float__ = __int__ = __index__ = __len__ = __iter__ = __array__ = _refuse
+    __hash__ = _refuse
+
+    def __init_subclass__(cls, **_: Any) -> NoReturn:
+        raise TypeError("a secret is not subclassed: a subclass could show what is inside")
+
+
+def reveal(secret: Secret[_T]) -> _T:
+    """Return what a secret holds, for mechanisms that add noise to it."""
+    value: _T = secret._Secret__value  # type: ignore[attr-defined]
+    return value
