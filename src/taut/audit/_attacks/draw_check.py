@@ -9,9 +9,8 @@ from scipy.stats import binom
 
 from taut.audit._attacks.statistics import Runs, StepValues
 
-__all__ = ["DRAWS", "normal_draws"]
+__all__ = ["normal_draws"]
 
-DRAWS = "draws in an epoch"
 _LEAST = 1e-300  # of a tail: a normal number of 37 deviations refutes any claim, and stays finite
 
 

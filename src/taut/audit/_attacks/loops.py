@@ -10,10 +10,10 @@ import numpy as np
 from taut.audit._attacks.attack import Sides
 from taut.audit._attacks.audit import collect, enough, judge, seeds
 from taut.audit._attacks.crafted import Craft
-from taut.audit._attacks.draw_check import DRAWS
 from taut.audit._attacks.loop_game import Loop, LoopGame
 from taut.audit._attacks.noise_checks import check_normal
 from taut.audit._attacks.result import AuditResult
+from taut.audit._verdict import DRAWS
 
 if TYPE_CHECKING:
     from taut.training import Plan

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from taut._base.rounding import round_down, round_up
 from taut.accounting import Adjacency
 from taut.audit._attacks.attack import Evidence
-from taut.audit._attacks.draw_check import DRAWS
 from taut.audit._attacks.noise_checks import NoiseCheck
+from taut.audit._verdict import Verdict, mismatch
 
 __all__ = ["AuditResult"]
 
@@ -18,7 +17,7 @@ SCHEMA = "taut.audit/1"
 
 
 @dataclass(frozen=True)
-class AuditResult:
+class AuditResult(Verdict):
     """What runs on two neighbours say about a claim.
 
     Attributes:
@@ -53,13 +52,7 @@ class AuditResult:
 
     @property
     def violations(self) -> tuple[str, ...]:
-        """How the claim is refuted; empty if it is not."""
-        found = []
-        if self.epsilon_lower > self.claimed_epsilon:
-            found.append(
-                f"epsilon at delta {self.delta:g} is at least {round_down(self.epsilon_lower, 4)}, "
-                f"{round_up(self.claimed_epsilon, 4)} was claimed"
-            )
+        found = self._exceeded()
         if self.strongest.tpr_lower > self.allowed_tpr:
             found.append(
                 f"true-positive rate at least {round_down(self.strongest.tpr_lower, 4)} at "
@@ -70,39 +63,22 @@ class AuditResult:
 
     @property
     def mismatches(self) -> tuple[str, ...]:
-        """How noise or batches differ from what was claimed; no violation by itself."""
         return tuple(
-            f"{'batches are' if check.name == DRAWS else 'noise is'} not what was claimed "
-            f"({check.name}): {check.ratio:.4g} times the expected square, p-value "
-            f"{check.p_value:.2g}"
+            mismatch(check.name, check.ratio, f"p-value {check.p_value:.2g}")
             for check in self.noise_checks
             if check.p_value < self.noise_failure
         )
 
-    @property
-    def passed(self) -> bool:
-        """Whether neither a violation nor a mismatch was found."""
-        return not self.violations and not self.mismatches
-
     def __str__(self) -> str:
-        verdict = "no fault found (which proves nothing)" if self.passed else "FAULT FOUND"
-        lines = [
+        return self._in_words(
             f"audit with {self.trials} runs on each side, confidence {self.confidence:g}, "
-            f"adjacency {self.adjacency}: {verdict}",
-            f"{round_down(self.epsilon_lower, 4)} <= epsilon at delta {self.delta:g}, claimed "
-            f"{round_up(self.claimed_epsilon, 4)}",
-        ]
-        found = [f"violation: {text}" for text in self.violations]
-        if found:
-            found.append(
-                f"seen in {self.strongest.craft!r} by {self.strongest.statistic!r}: "
-                f"{self.strongest.hits} hits and {self.strongest.false_alarms} false alarms "
-                f"in {self.strongest.trials} runs each"
-            )
-        return "\n".join([*lines, *found, *(f"mismatch: {text}" for text in self.mismatches)])
+            f"adjacency {self.adjacency}",
+            f"seen in {self.strongest.craft!r} by {self.strongest.statistic!r}: "
+            f"{self.strongest.hits} hits and {self.strongest.false_alarms} false alarms "
+            f"in {self.strongest.trials} runs each",
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready description."""
         return {
             "schema": SCHEMA,
             "passed": self.passed,
@@ -120,7 +96,3 @@ class AuditResult:
             "violations": list(self.violations),
             "mismatches": list(self.mismatches),
         }
-
-    def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON text."""
-        return json.dumps(self.to_dict(), indent=2)

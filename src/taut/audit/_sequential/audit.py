@@ -14,13 +14,13 @@ from taut.accounting import Adjacency, PrivacyLoss
 from taut.audit._attacks.audit import MakeRun
 from taut.audit._attacks.claim import Claim
 from taut.audit._attacks.crafted import Craft
-from taut.audit._attacks.draw_check import DRAWS
 from taut.audit._attacks.loop_game import Loop, LoopGame
 from taut.audit._attacks.shipped_engine import engine_loop
 from taut.audit._attacks.statistics import Runs, Statistic
 from taut.audit._sequential.noise_evidence import RepetitionEvidence, SizeEvidence
 from taut.audit._sequential.result import RunningCheck, SequentialResult
 from taut.audit._sequential.wealth import AttackWealth
+from taut.audit._verdict import DRAWS
 from taut.noise import SeededForExperiments, default_generator
 
 if TYPE_CHECKING:

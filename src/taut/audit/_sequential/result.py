@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from taut._base.rounding import round_down, round_up
 from taut.accounting import Adjacency
-from taut.audit._attacks.draw_check import DRAWS
+from taut.audit._verdict import Verdict, mismatch
 
 __all__ = ["RunningCheck", "SequentialResult"]
 
@@ -32,7 +30,7 @@ class RunningCheck:
 
 
 @dataclass(frozen=True)
-class SequentialResult:
+class SequentialResult(Verdict):
     """What runs say about a claim, looked at one by one.
 
     Attributes:
@@ -72,49 +70,29 @@ class SequentialResult:
 
     @property
     def violations(self) -> tuple[str, ...]:
-        """How the claim is refuted; empty if it is not."""
         found = []
         if self.log_evidence >= self.needed:
             found.append(
                 f"runs that were {_times(self.log_evidence)} times likelier than the claim lets "
                 f"any be, seen in {self.craft!r} by {self.statistic!r}"
             )
-        if self.epsilon_lower > self.claimed_epsilon:
-            found.append(
-                f"epsilon at delta {self.delta:g} is at least {round_down(self.epsilon_lower, 4)}, "
-                f"{round_up(self.claimed_epsilon, 4)} was claimed"
-            )
-        return tuple(found)
+        return (*found, *self._exceeded())
 
     @property
     def mismatches(self) -> tuple[str, ...]:
-        """How noise or batches differ from what was claimed; no violation by itself."""
         return tuple(
-            f"{'batches are' if check.name == DRAWS else 'noise is'} not what was claimed "
-            f"({check.name}): {check.ratio:.4g} times the expected square, evidence "
-            f"{_times(check.log_evidence)}"
+            mismatch(check.name, check.ratio, f"evidence {_times(check.log_evidence)}")
             for check in self.checks
             if check.log_evidence >= self.check_needed
         )
 
-    @property
-    def passed(self) -> bool:
-        """Whether neither a violation nor a mismatch was found."""
-        return not self.violations and not self.mismatches
-
     def __str__(self) -> str:
-        verdict = "no fault found (which proves nothing)" if self.passed else "FAULT FOUND"
-        lines = [
+        return self._in_words(
             f"audit of {self.runs} runs one by one, level {self.level:g}, adjacency "
-            f"{self.adjacency}: {verdict}",
-            f"{round_down(self.epsilon_lower, 4)} <= epsilon at delta {self.delta:g}, claimed "
-            f"{round_up(self.claimed_epsilon, 4)}",
-        ]
-        lines += [f"violation: {text}" for text in self.violations]
-        return "\n".join([*lines, *(f"mismatch: {text}" for text in self.mismatches)])
+            f"{self.adjacency}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready description."""
         fields = asdict(self) | {"adjacency": str(self.adjacency), "checks": []}
         fields["checks"] = [asdict(check) for check in self.checks]
         return {
@@ -124,10 +102,6 @@ class SequentialResult:
             "violations": list(self.violations),
             "mismatches": list(self.mismatches),
         }
-
-    def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON text."""
-        return json.dumps(self.to_dict(), indent=2)
 
 
 def _times(log_evidence: float) -> str:
