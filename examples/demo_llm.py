@@ -14,6 +14,7 @@ import random
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -153,9 +154,10 @@ def dataset(tokenizer: Any, texts: Sequence[str]) -> list[dict[str, torch.Tensor
 def with_adapters(model: nn.Module, seed: int) -> nn.Module:
     """Return the model with fresh adapters, which are all that is trained."""
     torch.manual_seed(seed)
-    return peft.get_peft_model(
-        model, peft.LoraConfig(r=8, lora_alpha=16, target_modules="all-linear")
-    )
+    adapters = peft.LoraConfig(r=8, lora_alpha=16, target_modules="all-linear")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers by an old name
+        return peft.get_peft_model(model, adapters)
 
 
 def losses(model: nn.Module, examples: Sequence[dict[str, torch.Tensor]]) -> torch.Tensor:
