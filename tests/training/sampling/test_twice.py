@@ -28,7 +28,7 @@ from taut.training import (
     TwiceSampling,
 )
 from taut.training._sampling.masks import Masks
-from taut.training.extend import Sampling
+from taut.training.extend import Draw, Sampling
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 CLIP = L2LInfClip.spread_over(1.0, spread=16)
@@ -140,22 +140,14 @@ class TestHybrid:
         spreads = np.square(np.divide(clipping.bounds, clipping.entry_bounds))
         np.testing.assert_allclose(spreads, [1.0, 1.0, 2.0])
 
-    @pytest.mark.slow
     def test_noise_is_projected(self):
         plan = plan_of(hybrid(self.DIMENSION), sampling=TwiceSampling())
         noise = plan.noise({"a": 40})
-        drawn = torch.stack(
-            [
-                noise.draw(
-                    [torch.Size([40])],
-                    SeededForExperiments(seed=i),
-                    factor=1.0,
-                    dtype=torch.float64,
-                    device=torch.device("cpu"),
-                )[0]
-                for i in range(4_000)
-            ]
+        hows = (
+            Draw(SeededForExperiments(seed=i), 1.0, torch.float64, torch.device("cpu"))
+            for i in range(4_000)
         )
+        drawn = torch.stack([noise.draw([torch.Size([40])], how)[0] for how in hows])
         columns = noise.basis.on(torch.float64, torch.device("cpu"))
         inside = drawn @ columns
         rest = drawn - inside @ columns.T
