@@ -4,6 +4,7 @@ import peft
 import pytest
 import torch
 import transformers
+from torch import nn
 
 from taut.errors import UnsoundConfiguration
 from taut.training import (
@@ -62,10 +63,22 @@ def t5():
     return transformers.T5ForConditionalGeneration(config)
 
 
-def with_lora(model):
-    config = peft.LoraConfig(
-        r=2, target_modules=["c_attn"], fan_in_fan_out=True, init_lora_weights=False
-    )
+def qwen_moe():
+    config = transformers.Qwen2MoeConfig(
+        **SMALL, **SIZES, num_key_value_heads=2, num_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=8, shared_expert_intermediate_size=8,
+    )  # fmt: skip
+    return transformers.Qwen2MoeForCausalLM(config)
+
+
+def vit():
+    drops = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+    config = transformers.ViTConfig(**SIZES, image_size=8, patch_size=4, num_labels=3, **drops)
+    return transformers.ViTForImageClassification(config)
+
+
+def with_lora(model, targets=("c_attn",), **options):
+    config = peft.LoraConfig(r=2, target_modules=list(targets), init_lora_weights=False, **options)
     return peft.get_peft_model(model, config)
 
 
@@ -80,13 +93,38 @@ def texts(count=N):
     return rows
 
 
+def classified(outputs, targets):
+    return nn.functional.cross_entropy(outputs.logits, targets, reduction="none")
+
+
+def pictures():
+    return {"pixel_values": torch.randn(N, 3, 8, 8)}, torch.randint(3, (N,))
+
+
 CASES = {
     "GPT-2": (gpt2, causal_lm_loss, "bookkeeping"),
-    "GPT-2 with LoRA": (lambda: with_lora(gpt2()), causal_lm_loss, "bookkeeping"),
+    "GPT-2 with LoRA": (
+        lambda: with_lora(gpt2(), fan_in_fan_out=True),
+        causal_lm_loss,
+        "bookkeeping",
+    ),
     "Llama": (llama, causal_lm_loss, "bookkeeping"),
     "Llama with checkpoints": (lambda: llama(checkpoints=True), causal_lm_loss, "materialised"),
     "BERT": (bert, masked_lm_loss, "bookkeeping"),
     "T5": (t5, seq2seq_loss, "materialised"),
+    "T5 with LoRA": (lambda: with_lora(t5(), "qv"), seq2seq_loss, "bookkeeping"),
+    "Qwen-MoE": (qwen_moe, causal_lm_loss, "materialised"),
+    "Qwen-MoE with LoRA": (
+        lambda: with_lora(qwen_moe(), ["q_proj", "v_proj"]),
+        causal_lm_loss,
+        "bookkeeping",
+    ),
+    "ViT": (vit, classified, "bookkeeping"),
+    "ViT with LoRA": (
+        lambda: with_lora(vit(), ["q_proj", "v_proj"]),
+        classified,
+        "bookkeeping",
+    ),
 }
 
 
@@ -97,8 +135,10 @@ def test_sum_is_that_of_a_loop(name):
     model = build().train()
     batch = torch.utils.data.default_collate(texts())
     labels = batch.pop("labels")
-    if name == "T5":
+    if name.startswith("T5"):
         batch["decoder_input_ids"] = batch["input_ids"]
+    if name.startswith("ViT"):
+        batch, labels = pictures()
     parameters = [p for p in model.parameters() if p.requires_grad]
     expected = [torch.zeros_like(p) for p in parameters]
     for i in range(N):
@@ -116,9 +156,20 @@ def test_sum_is_that_of_a_loop(name):
     assert private.backend == backend
 
 
+@pytest.mark.parametrize("seed", [3, 7, 14])
+def test_experts_chosen_by_saturated_scores_are_no_leak(seed):
+    torch.manual_seed(seed)
+    batch = torch.utils.data.default_collate(texts())
+    labels = batch.pop("labels")
+    model = with_lora(qwen_moe(), ["q_proj", "v_proj"]).train()
+    private = PrivateGradient(model, FlatClip(0.5), scales=[0.0], expected_batch_size=1.0)
+    private.accumulate_batch(batch, labels, causal_lm_loss)
+    assert private.backend == "bookkeeping"
+
+
 def test_trainer_of_taut_leaves_a_model_that_generates():
     torch.manual_seed(0)
-    model = with_lora(gpt2(dropout=0.1))
+    model = with_lora(gpt2(dropout=0.1), fan_in_fan_out=True)
     plan = Plan(examples=24, batch_size=8, epochs=1, epsilon=4, delta=1e-2, clipping=FlatClip(1.0))
     result = PrivateTrainer(
         model,

@@ -32,7 +32,7 @@ from taut.training._gradients.isolation.company import (
     some_of,
 )
 from taut.training._gradients.isolation.draws import ConstantDraws, Draws
-from taut.training._gradients.isolation.precision import doubled, in_double
+from taut.training._gradients.isolation.precision import doubled, in_double, nudged
 from taut.training._gradients.isolation.sketch import Sketch
 from taut.training._tensors.examples import copied
 
@@ -48,6 +48,13 @@ A model that can be trained in single precision at all magnifies roundings by le
 nothing of its gradients would be left; in double precision that is 2^24 times 2^-53, of which there
 are several in a sum: 16 times as much is allowed. What a leak below it adds up to over a batch of n
 examples is 2n times it, less than a thousandth of the clipping norm up to 16 000 examples.
+"""
+
+_NUDGE = 2.0**-48
+"""A relative change of weights as large as that of some roundings in double precision.
+
+It is 2^-23 of the most that roundings may change: what magnifies it by more than that magnifies
+them by more than single precision bears.
 """
 
 _OF_SIZE = 2.5e-4
@@ -240,9 +247,24 @@ class Isolation:
         except (RuntimeError, TypeError):  # a model that has a type of its own
             raise self._mixes(place) from None
         distance, where = one.distance(two, kept, kept)
-        if not distance <= _ROUNDING:
-            raise self._mixes(where)
-        return True
+        if distance <= _ROUNDING:
+            return True
+        if circumstance is not unchanged and self._is_unsteady(wide, one, draws, circumstance):
+            return False
+        raise self._mixes(where)
+
+    def _is_unsteady(
+        self, wide: _Batch, found: Sketch, draws: Draws, circumstance: Circumstance
+    ) -> bool:
+        """Return whether roundings alone, under a circumstance, change gradients by so much.
+
+        Nobody trains a model as it is then: with experts that are chosen by saturated scores, say,
+        which change with the last bit.
+        """
+        with in_double(self.model), nudged(self.model, _NUDGE):
+            again = self._again(wide.inputs, wide.targets, draws, circumstance)
+        places = torch.arange(wide.size)
+        return not found.distance(again, places, places)[0] <= _ROUNDING
 
     def _check_loop(self, batch: _Batch, found: Sketch, draws: Draws) -> None:
         """Refuse a loop whose gradients are not those of the loss of single examples."""
