@@ -135,12 +135,12 @@ class Adapted(nn.Module):
     def __init__(self, frozen: nn.Linear, rank: int) -> None:
         super().__init__()
         self.frozen = frozen.requires_grad_(False)
-        self.down = nn.Linear(frozen.in_features, rank, bias=False)
-        self.up = nn.Linear(rank, frozen.out_features, bias=False)
-        nn.init.normal_(self.up.weight, std=0.02)
+        self.lora_A = nn.Linear(frozen.in_features, rank, bias=False)
+        self.lora_B = nn.Linear(rank, frozen.out_features, bias=False)
+        nn.init.normal_(self.lora_B.weight, std=0.02)
 
     def forward(self, x):
-        return self.frozen(x) + self.up(self.down(x))
+        return self.frozen(x) + self.lora_B(self.lora_A(x))
 
 
 def adapted(model: nn.Module, rank: int) -> nn.Module:
