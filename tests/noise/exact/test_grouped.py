@@ -456,8 +456,9 @@ class TestMechanism:
 
     def test_widths_whose_squares_vanish_still_get_noise(self):
         noise = grouped_linf(Box([1.0, 1e-200]), epsilon=1.0)
-        released = [noise.release([0.0, 0.0])[1] for _ in range(3)]
-        assert len(set(released)) == 3
+        released = [noise.release([0.0, 0.0])[1] for _ in range(4)]
+        # Two of them are equal once in some thousands, all four less than once in 10^11.
+        assert len(set(released)) > 1
         assert noise.loss.epsilon(delta=0) <= 1.0
 
     def test_what_doubles_cannot_hold_is_refused(self):
