@@ -41,7 +41,8 @@ def test_trainer_passes_with_the_secure_generator():
     )
     loop = _trainer_loop(plan, 4, None, is_seeded=False)
     silent, _ = crafted(2, clip_norm=2.0, dimension=4, adjacency="add_remove")
-    result = audit_loop(loop, plan, trials=40, crafts=[silent], confidence=0.9999)
+    # Nothing is seeded: a sound loop is refuted once in ten million runs of this test.
+    result = audit_loop(loop, plan, trials=40, crafts=[silent], confidence=1 - 1e-7)
     assert result.passed, str(result)
 
 
