@@ -22,15 +22,21 @@ from taut.cli._app import app
 from taut.training import Plan, RunHistory
 
 SECONDS = 0.3
+MOST = 70
+"""Updates of a child that is to be killed: then it waits, however late the signal comes."""
 PLAN = {"batch_size": 10, "noise_multiplier": 8.0, "epsilon": None}
 
 
-def note_updates(path):
+def note_updates(path, most=None):
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    noted = []
 
     def note(*_):
         os.write(file, b".")
         os.fsync(file)
+        noted.append(True)
+        while len(noted) == most:
+            time.sleep(1)
 
     register_optimizer_step_post_hook(note)
 
@@ -47,14 +53,14 @@ def command(folder):
     return ["train", str(folder / "config.toml"), "--json"]
 
 
-def started(folder):
-    """Start the command in a child process."""
+def started(folder, most=None):
+    """Start the command in a child process, which stops for good after `most` updates."""
     child = os.fork()
     if child == 0:
         out = os.open(folder / "out.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(out, 1)
         os.dup2(out, 2)
-        note_updates(folder / "seen")
+        note_updates(folder / "seen", most)
         code = 1
         try:
             app(command(folder), prog_name="taut")
@@ -82,7 +88,7 @@ def spent_is_counted(folder):
 def killed(folder, moments):
     """Kill a child a while after its start, or after its first update; return its exit code."""
     before = updates_seen(folder)
-    child = started(folder)
+    child = started(folder, MOST)
     if moments.random() < 0.75:
         wait_for_update(folder, before)
     time.sleep(moments.uniform(0.0, SECONDS))
@@ -91,7 +97,7 @@ def killed(folder, moments):
 
 
 def wait_for_update(folder, before):
-    patience = time.monotonic() + 30
+    patience = time.monotonic() + 600
     while updates_seen(folder) == before and time.monotonic() < patience:
         time.sleep(0.001)
 
@@ -99,7 +105,7 @@ def wait_for_update(folder, before):
 def second_process(folder):
     """Start a second process beside one that trains; return its exit code."""
     before = updates_seen(folder)
-    first = started(folder)
+    first = started(folder, MOST)
     wait_for_update(folder, before)
     code = ended(started(folder))
     os.kill(first, signal.SIGKILL)

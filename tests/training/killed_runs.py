@@ -27,17 +27,26 @@ PLAN = Plan(
 )
 
 
+MOST = 60
+"""Updates of a child that is to be killed: then it waits, however late the signal comes."""
+
+
 class Witness(Callback):
     """Notes every update, as somebody who looks at the weights could."""
 
-    def __init__(self, path):
+    def __init__(self, path, most=None):
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._left = most
 
     def on_step_end(self, trainer, event):
         os.write(self._file, b".")
+        if self._left is not None:
+            self._left -= 1
+        while self._left == 0:
+            time.sleep(1)
 
 
-def train(directory):
+def train(directory, most=None):
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(200, 4), torch.randint(0, 2, (200,)))
     trainer = PrivateTrainer(
@@ -46,7 +55,7 @@ def train(directory):
         PLAN,
         run_dir=directory,
         checkpoints=Checkpointing(every=25),
-        logs=Logs(callbacks=[Witness(directory / "seen")]),
+        logs=Logs(callbacks=[Witness(directory / "seen", most)]),
     )
     return trainer.fit(data)
 
@@ -61,9 +70,9 @@ def killed_once(directory, after):
     before = updates_seen(directory)
     child = os.fork()
     if child == 0:
-        train(directory)
+        train(directory, MOST)
         os._exit(0)
-    patience = time.monotonic() + 20
+    patience = time.monotonic() + 600
     while updates_seen(directory) == before and time.monotonic() < patience:
         time.sleep(0.001)
     time.sleep(after)

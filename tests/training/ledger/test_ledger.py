@@ -268,7 +268,7 @@ def test_forked_child_neither_counts_nor_holds_the_lock(tmp_path):
     queue, done = context.Queue(), context.Event()
     child = context.Process(target=_in_child, args=(ledger, queue, done))
     child.start()
-    assert "closed" in queue.get(timeout=20)
+    assert "closed" in queue.get(timeout=600)
     ledger.record(1)
     ledger.close()
     with RunLedger(path, PLAN) as again:  # while the child lives
@@ -283,7 +283,7 @@ def _in_child(ledger, queue, done):
     except UnsoundConfiguration as error:
         queue.put(str(error))
     ledger.close()
-    done.wait(20)
+    done.wait(600)
 
 
 WRITER = textwrap.dedent(
@@ -310,6 +310,14 @@ WRITER = textwrap.dedent(
 )
 
 
+def wait_for(path, size):
+    """Wait until a file is as large, however little of the machine its writer gets."""
+    patience = time.monotonic() + 600
+    while path.stat().st_size < size:
+        assert time.monotonic() < patience
+        time.sleep(1e-3)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_killed_at_any_moment_the_ledger_counts_every_visible_step(tmp_path):
     path, seen = tmp_path / "run.jsonl", tmp_path / "seen"
@@ -330,6 +338,7 @@ def test_killed_at_any_moment_the_ledger_counts_every_visible_step(tmp_path):
             if round_ == 0:
                 with pytest.raises(UnsoundConfiguration, match="open elsewhere"):
                     RunLedger(path, PLAN)
+            wait_for(seen, seen.stat().st_size + chance.randrange(20))
             time.sleep(chance.random() * 0.05)
             os.kill(int(process), signal.SIGKILL)
             assert writer.stdout.readline() == "dead\n"
