@@ -80,6 +80,24 @@ def test_an_interrupt_says_how_to_go_on(run, config, monkeypatch):
     assert run(f"resume {config.parent / 'run'}").exit_code == 0
 
 
+# The command, which says that it trains and waits in its fiftieth step until it may go on: however
+# slow this process is, the signal comes between the first step and the last.
+HELD = """
+import time
+from pathlib import Path
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from taut.cli import main
+folder, updates = Path({folder!r}), []
+def hold(*_):
+    updates.append(1)
+    (folder / "trains").touch()
+    while len(updates) == 50 and not (folder / "signalled").exists():
+        time.sleep(0.01)
+register_optimizer_step_post_hook(hold)
+main()
+"""
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_goes_on_where_it_stopped(run, tmp_path, number, code):
@@ -87,19 +105,20 @@ def test_an_interrupted_run_goes_on_where_it_stopped(run, tmp_path, number, code
     plan = {"steps": 500, "noise_multiplier": 8.0, "epsilon": None}
     config = write_config(tmp_path, plan=plan, run={"checkpoint_seconds": 60.0})
     child = subprocess.Popen(
-        [sys.executable, "-m", "taut", "train", str(config)],
+        [sys.executable, "-c", HELD.format(folder=str(tmp_path)), "train", str(config)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     metrics = tmp_path / "run" / "metrics.csv"
-    while not metrics.exists() and child.poll() is None:
+    while not (tmp_path / "trains").exists() and child.poll() is None:
         time.sleep(0.01)
     child.send_signal(number)
-    output, errors = child.communicate(timeout=120)
+    (tmp_path / "signalled").touch()
+    output, errors = child.communicate(timeout=600)
     assert (child.returncode, output) == (code, "")
     (after,) = RunHistory.read(tmp_path / "run" / "ledger.jsonl").interrupts
-    assert 0 < after < 500
+    assert 0 < after <= 50
     assert f"Interrupted after step {after} of 500; go on with: taut resume" in errors
     result = run(f"resume {tmp_path / 'run'} --json")
     assert result.stderr == f"Going on after step {after} of 500\n"

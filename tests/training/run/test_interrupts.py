@@ -230,25 +230,28 @@ PrivateTrainer(
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, -2), (signal.SIGTERM, 143)])
 def test_a_key_that_reaches_workers_too_loses_no_step(tmp_path, number, code):
     places = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
-    child = subprocess.Popen(
-        [sys.executable, "-c", WORKERS.format(run=str(tmp_path))],
-        env={**os.environ, "PYTHONPATH": places},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    for _ in range(5):
-        last = int(child.stdout.readline())
+    run, said = tmp_path / "run", tmp_path / "said"
+    # Into a file: of a pipe, communicate() does not see lines that were read ahead.
+    with said.open("w") as lines:
+        child = subprocess.Popen(
+            [sys.executable, "-c", WORKERS.format(run=str(run))],
+            env={**os.environ, "PYTHONPATH": places},
+            stdout=lines,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+    while said.read_text().count("\n") < 5 and child.poll() is None:
+        time.sleep(1e-3)
     if number == signal.SIGINT:
         os.killpg(child.pid, number)  # as a terminal does
     else:
         child.send_signal(number)
-    output, errors = child.communicate(timeout=60)
+    _, errors = child.communicate(timeout=600)
     assert child.returncode == code, errors
-    last = max(map(int, output.split()), default=last)
-    assert (history(tmp_path).steps, history(tmp_path).interrupts) == (last, (last,))
-    saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    last = max(map(int, said.read_text().split()))
+    assert (history(run).steps, history(run).interrupts) == (last, (last,))
+    saved = torch.load(run / "checkpoint.pt", weights_only=True)
     assert saved["step"] == last
 
 
