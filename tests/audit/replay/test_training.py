@@ -109,6 +109,28 @@ def test_replaced_example(sampling):
     assert result.exercised
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sampling": TwiceSampling(spread=4), "clipping": L2LInfClip(1.0, 0.5)},
+        {
+            "owners": np.repeat(np.arange(EXAMPLES // 2), 2),
+            "examples": None,
+            "unit": Owners(EXAMPLES // 2, examples_each=1),
+        },
+    ],
+    ids=["coordinates", "owners"],
+)
+def test_batches_that_are_empty_on_one_side_alone_change_no_later_choice(settings):
+    """The batch after an empty one is drawn before its release; of the choices in between, which
+    coordinates or which examples of an owner take part, both runs see the same."""
+    program = trained(**{"batch_size": 1, "steps": 20} | settings)
+    fewer = EXAMPLES - (2 if "owners" in settings else 1)
+    for pair in ((dataset(), dataset(fewer)), (dataset(fewer), dataset())):
+        result = replay(program, *pair, crafted=True)
+        assert result.passed, str(result)
+
+
 @pytest.mark.parametrize("noise", ["blt", "tree"])
 def test_noise_that_is_correlated_over_steps(noise):
     result = replay(trained(noise=noise, steps=8), dataset(last=0), dataset(last=1), crafted=True)

@@ -6,7 +6,8 @@ import copy
 import hashlib
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ __all__ = ["Diverged", "Entry", "FirstRun", "SecondRun", "frozen"]
 
 T = TypeVar("T")
 Places = NDArray[np.int64]
+_AHEAD = 1 << 63  # beyond all counts of releases: bits of batches are those of no release
 _IMPORTED = (
     str(Path(__file__).parents[2]),  # the package itself
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
@@ -58,6 +60,17 @@ class _Run(Recorder):
         self._key, self._differs_at = key, differs_at
         self._count = self._calls = 0
         self._is_drawing = False
+        self._ahead = 0
+
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        # A batch that is empty in one run alone is followed by the next before its release.
+        kept, self._ahead = (self._count, self._calls), self._ahead + 1
+        self._count, self._calls = _AHEAD + self._ahead, 0
+        try:
+            yield
+        finally:
+            self._count, self._calls = kept
 
     def bits(self, count: int) -> bytes | None:
         if self._is_drawing:  # noise is as secure as ever

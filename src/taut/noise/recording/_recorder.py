@@ -94,6 +94,11 @@ class Recorder(ABC):
     def bits(self, count: int) -> bytes | None:
         """Return bytes in the place of secure ones for choices between releases, if any."""
 
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Draw what one run may need earlier than the other, as batches: from bits of its own."""
+        yield
+
     @abstractmethod
     def follow(self, source: object) -> None:
         """Take note of a generator with a state before it is used."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from itertools import count
 from typing import Any, NamedTuple, Self
 
@@ -14,6 +15,7 @@ from torch.utils.data import DataLoader, default_collate
 from taut._base import validate
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments, default_generator
+from taut.noise.recording import active
 from taut.training._data.collation import check_collation
 from taut.training._data.fetching import check_fetching, empty_batch, whole_tensors
 from taut.training._data.loader_checks import check_replaceable, check_size, fitted, refuse_loader
@@ -380,9 +382,11 @@ class PrivateLoader:
         state = self.generator.state_dict() if is_first else None  # type: ignore[attr-defined]
         if self.plan is not None and self.plan.follows_ledger:
             place = step
-        drawn = next(self._shares)
-        if self.owned is not None:
-            drawn = self.owned.rows(drawn, self._own_bits)
+        recorder = active()
+        with nullcontext() if recorder is None else recorder.ahead():
+            drawn = next(self._shares)
+            if self.owned is not None:
+                drawn = self.owned.rows(drawn, self._own_bits)
         batch = _Batch(drawn, step, place, state)
         self._drawn.append(batch)
         return batch
