@@ -50,7 +50,12 @@ def seeded(seed=3):
 
 def private(net=None, *, batch_size=12, dataset=None, **options):
     net = model() if net is None else net
-    settings = {"noise_multiplier": 1.0, "max_grad_norm": 0.5, "optimizer": sgd(net)}
+    settings = {
+        "noise_multiplier": 1.0,
+        "max_grad_norm": 0.5,
+        "optimizer": sgd(net),
+        "noise_generator": seeded(11),
+    }
     loader = DataLoader(dataset or data(), batch_size=batch_size, shuffle=True)
     return make_private(module=net, data_loader=loader, **(settings | options))
 

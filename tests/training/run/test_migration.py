@@ -48,7 +48,12 @@ def zeros(examples):
 
 def private(dataset=None, *, batch_size=13, drop_last=False, net=None, **options):
     net = model() if net is None else net
-    settings = {"noise_multiplier": 1.0, "max_grad_norm": 0.5, "optimizer": sgd(net)}
+    settings = {
+        "noise_multiplier": 1.0,
+        "max_grad_norm": 0.5,
+        "optimizer": sgd(net),
+        "noise_generator": SeededForExperiments(seed=11),
+    }
     if "data_loader" not in options:
         settings["data_loader"] = DataLoader(
             data() if dataset is None else dataset, batch_size=batch_size, drop_last=drop_last

@@ -318,7 +318,9 @@ def test_training_learns():
     a_plan = Plan(
         examples=2000, batch_size=200, epochs=10, epsilon=4, delta=1e-4, clipping=FlatClip(1.0)
     )
-    trainer = PrivateTrainer(net, LOSS, a_plan, optimizer=sgd(net, lr=1.0))
+    trainer = PrivateTrainer(
+        net, LOSS, a_plan, optimizer=sgd(net, lr=1.0), generator=SeededForExperiments(seed=3)
+    )
     trainer.fit(dataset)
     held_out = TensorDataset(*(t[1000:] for t in data(examples=2000).tensors))
     assert trainer.evaluate(held_out).accuracy > 0.8
