@@ -42,6 +42,7 @@ COMMANDS = (
     "compare",
     "audit",
     "verify",
+    "check",
     "doctor",
 )
 

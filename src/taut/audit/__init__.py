@@ -32,6 +32,8 @@ from taut.audit._sequential.audit import refute_loop, refute_plan, refute_traini
 from taut.audit._sequential.breaker import CircuitBreaker
 from taut.audit._sequential.planning import runs_to_refute
 from taut.audit._sequential.result import RunningCheck, SequentialResult
+from taut.audit._settings.check import check_settings
+from taut.audit._settings.result import CheckedSetting, SettingsCheck, SettingsReading
 from taut.audit._statements.verify import Verdict, Verification, verify_statement
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditResult",
+    "CheckedSetting",
     "CircuitBreaker",
     "Craft",
     "Evidence",
@@ -53,6 +56,8 @@ __all__ = [
     "RunCanaries",
     "RunningCheck",
     "SequentialResult",
+    "SettingsCheck",
+    "SettingsReading",
     "Verdict",
     "Verification",
     "allocated_gaussian_game",
@@ -63,6 +68,7 @@ __all__ = [
     "audit_one_run",
     "audit_plan",
     "audit_training",
+    "check_settings",
     "crafted",
     "gaussian_game",
     "laplace_game",

@@ -6,6 +6,7 @@ import typer
 
 import taut
 from taut.cli._commands.audit import audit
+from taut.cli._commands.check import check
 from taut.cli._commands.compare import compare
 from taut.cli._commands.doctor import doctor
 from taut.cli._commands.losses.calibrate import calibrate
@@ -59,6 +60,7 @@ _COMMANDS = (
     report,
     audit,
     verify,
+    check,
     doctor,
     compare,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -50,6 +51,27 @@ def mistakes_explained() -> Iterator[None]:
     except (TautError, ValueError, ImportError) as error:
         print(f"Error: {error}", file=sys.stderr)
         raise typer.Exit(IN_USE if isinstance(error, RunInUse) else MISTAKE) from None
+
+
+@contextmanager
+def given_up_after(seconds: float) -> Iterator[None]:
+    """End what takes longer, where the system has alarms; elsewhere there is no limit."""
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"--timeout must be a number of seconds above 0, got {seconds!r}")
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def give_up(*_: object) -> None:
+        raise ValueError(f"not recomputed within {seconds:g} seconds; allow more with --timeout")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,6 +99,9 @@ AllowCodeOption = Annotated[
         metavar="MODULE",
     ),
 ]
+TimeoutOption = Annotated[
+    float, typer.Option(help="Seconds after which to give up: a hostile loss may take days.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")]
 
 

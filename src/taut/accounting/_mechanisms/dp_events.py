@@ -7,7 +7,7 @@ relative to the norm bound of one record, so replacing a record has twice that s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -58,14 +58,26 @@ def from_dp_event(event: Any, *, adjacency: Adjacency | str = "add_remove") -> P
     """Return the loss of a dp-accounting event tree.
 
     Args:
-        event: a ``dp_accounting.DpEvent``.
+        event: a ``dp_accounting.DpEvent``, or the same as nested mappings with a "class_name", as
+            JSON holds it, which needs no dp-accounting.
         adjacency: the relation to read it under; under replace-one every record's norm bound
             counts twice.
 
     Raises:
-        ValueError: if an event of the tree has no counterpart; it is named.
+        ValueError: if an event of the tree has no counterpart; it is named. For a mapping also if
+            a field of an event is missing, or no number of its range.
         ImportError: if dp-accounting is not installed.
+
+    Example:
+        >>> import taut
+        >>> step = {"class_name": "GaussianDpEvent", "noise_multiplier": 1.0}
+        >>> sampled = {"class_name": "PoissonSampledDpEvent", "sampling_probability": 0.01}
+        >>> loss = taut.accounting.from_dp_event({**sampled, "event": step})
+        >>> round((1_000 * loss).epsilon(delta=1e-5), 2)
+        1.83
     """
+    if isinstance(event, Mapping):
+        return _read_described(event, Adjacency(adjacency))
     _library()
     return _read(event, Adjacency(adjacency))
 
@@ -89,11 +101,42 @@ def _library() -> Any:
         ) from None
 
 
+def _read_described(event: Mapping[str, Any], adjacency: Adjacency) -> PrivacyLoss:
+    try:
+        return _read(_Described(event), adjacency)
+    except (AttributeError, TypeError, ArithmeticError) as error:
+        raise ValueError(f"malformed event: {error}") from None
+
+
+class _Described:
+    """An event as mappings hold it: its fields are attributes."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = {**_FIELDS_LEFT_OUT, **fields}
+        self.class_name = str(fields.get("class_name"))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._fields:
+            raise AttributeError(f"{self.class_name} has no {name!r}")
+        return _described(self._fields[name])
+
+
+_FIELDS_LEFT_OUT = {"sensitivity": 1.0, "dimension": None, "xi": 0.0}
+"""Defaults of dp-accounting's fields."""
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _Described(value)
+    return [_described(part) for part in value] if isinstance(value, list) else value
+
+
 def _read(event: Any, adjacency: Adjacency) -> PrivacyLoss:
-    reader = _READERS.get(type(event).__name__)
+    name = event.class_name if isinstance(event, _Described) else type(event).__name__
+    reader = _READERS.get(name)
     if reader is None:
         raise ValueError(
-            f"{type(event).__name__} has no counterpart in taut; known are "
+            f"{name} has no counterpart in taut; known are "
             f"{', '.join(sorted(_READERS))}. For anything else use taut.from_profile"
         )
     return reader(event, adjacency)

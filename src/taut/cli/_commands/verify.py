@@ -1,15 +1,13 @@
 """``taut verify``: a published statement, recomputed."""
 
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from taut.cli._page import NEGATIVE, mistakes_explained, print_json, print_rows
-from taut.cli._run_options import JsonOption, existing_file
+from taut.cli._page import NEGATIVE, given_up_after, mistakes_explained, print_json, print_rows
+from taut.cli._run_options import JsonOption, TimeoutOption, existing_file
 
 if TYPE_CHECKING:
     from taut.audit import Verification
@@ -31,9 +29,6 @@ _AdjacencyOption = Annotated[
 _SubspacesOption = Annotated[
     Path | None, existing_file("Your copy of the file that a clipping in subspaces names.")
 ]
-_TimeoutOption = Annotated[
-    float, typer.Option(help="Seconds after which to give up: a hostile loss may take days.")
-]
 
 
 def verify(
@@ -43,7 +38,7 @@ def verify(
     max_delta: _MaxDeltaOption = None,
     adjacency: _AdjacencyOption = None,
     subspaces: _SubspacesOption = None,
-    timeout: _TimeoutOption = 120.0,
+    timeout: TimeoutOption = 120.0,
     json: JsonOption = False,
 ) -> None:
     """Recompute a published privacy statement, and hold it against limits of your own.
@@ -62,7 +57,7 @@ def verify(
     with mistakes_explained():
         from taut.audit import verify_statement
 
-        with _given_up_after(timeout):
+        with given_up_after(timeout):
             found = verify_statement(
                 _text(statement),
                 max_epsilon=max_epsilon,
@@ -76,27 +71,6 @@ def verify(
             print_rows(_rows(found))
         if not found.passes:
             raise typer.Exit(NEGATIVE)
-
-
-@contextmanager
-def _given_up_after(seconds: float) -> Iterator[None]:
-    """End what takes longer, where the system has alarms; elsewhere there is no limit."""
-    if not 0 < seconds < float("inf"):
-        raise ValueError(f"--timeout must be a number of seconds above 0, got {seconds!r}")
-    if not hasattr(signal, "SIGALRM"):
-        yield
-        return
-
-    def give_up(*_: object) -> None:
-        raise ValueError(f"not recomputed within {seconds:g} seconds; allow more with --timeout")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _rows(found: "Verification") -> list[tuple[str, str]]:

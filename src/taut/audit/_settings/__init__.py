@@ -1,0 +1,1 @@
+"""Privacy settings of other tools: what they promise, and what they leave open."""

@@ -1,0 +1,165 @@
+"""One setting under way: values looked up in call, file and options, with their places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from taut._base import validate
+from taut.audit._settings.document import Call, Document, Unread, Value
+
+__all__ = ["ALIASES", "Reader"]
+
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "delta": ("delta", "target_delta", "dp_delta"),
+    "examples": (
+        *("examples", "num_examples", "number_of_examples", "train_size", "dataset_size"),
+        *("sample_size", "num_train_examples", "n_train", "num_train_samples", "train_samples"),
+    ),
+    "batch_size": ("batch_size", "train_batch_size", "lot_size"),
+    "epochs": ("epochs", "num_epochs", "n_epochs", "max_epochs", "num_train_epochs"),
+    "steps": ("steps", "num_steps", "train_steps", "max_steps", "num_train_steps", "iterations"),
+    "clients": ("clients", "num_clients", "min_available_clients", "num_supernodes"),
+    "rounds": ("rounds", "num_rounds", "num_server_rounds"),
+    "parameters": ("parameters", "num_parameters", "total_params"),
+}
+"""Names by which files call what a statement about privacy needs."""
+_LARGEST = 1e18  # of any setting: beyond, sizes and steps leave the precision of floats
+_MOST_SHOWN = 60  # characters of a value that an answer repeats
+
+
+class Reader:
+    """Looks up values for one call, and keeps what was read and what was not.
+
+    Args:
+        call: the call that configures privacy.
+        document: the file around it.
+        given: values that whoever asks has added, by name; they go before those of the file.
+    """
+
+    def __init__(self, call: Call, document: Document, given: Mapping[str, float]) -> None:
+        self.call, self.document, self.given = call, document, given
+        self.read: dict[str, str] = {}
+        self.missing: list[str] = []
+
+    def own(self, name: str, default: Any = None) -> Any:
+        """Return an argument of the call itself; an expression counts as missing."""
+        found = self.call.arguments.get(name)
+        if found is None or found.value is None:
+            return default
+        if isinstance(found.value, Unread | Call):
+            text = found.value.text if isinstance(found.value, Unread) else _shown(found.value)
+            self.missing.append(
+                f"{name}: {text} is not a literal in this file; write the value down"
+            )
+            return default
+        self._note(name, found)
+        return found.value
+
+    def number(self, name: str, *own: str) -> float | None:
+        """Return a number that was given, is an argument, or stands once around the call.
+
+        Args:
+            name: the name of the value, as options call it.
+            *own: names of arguments of the call that hold it.
+        """
+        if self.given.get(name) is not None:
+            self.read[name] = f"{self.given[name]!r} (given)"
+            return self.given[name]
+        for key in own:
+            value = self.own(key)
+            if value is not None:
+                return self._number(key, value)
+        around = self.document.around(ALIASES.get(name, (name,)))
+        if len(around) > 1:
+            listed = ", ".join(f"{_shown(v.value)} ({v.where})" for v in around[:4])
+            self.missing.append(
+                f"{name}: the file has several, {listed}; say which with {option(name)}"
+            )
+            return None
+        if around:
+            self._note(name, around[0])
+            return self._number(name, around[0].value)
+        return None
+
+    def needed(self, name: str, why: str, *own: str) -> float | None:
+        """Return a number, and note what is missing without it.
+
+        Args:
+            name: the name of the value.
+            why: what it is needed for.
+            *own: names of arguments of the call that hold it.
+        """
+        before = len(self.missing)
+        found = self.number(name, *own)
+        if found is None and len(self.missing) == before:
+            self.missing.append(f"{name}: {why}; give it with {option(name)}")
+        return found
+
+    def flag(self, name: str, default: bool) -> bool | None:
+        """Return an argument that is true or false, None if the file leaves it open."""
+        found = self.call.arguments.get(name)
+        value = self.own(name, default)
+        return None if found is not None and isinstance(found.value, Unread | Call) else bool(value)
+
+    def nested(self, name: str) -> Call | None:
+        """Return the call whose result is an argument, such as the loader of a training loop."""
+        found = self.call.arguments.get(name)
+        return found.value if found is not None and isinstance(found.value, Call) else None
+
+    def whole(self, name: str, value: float | None) -> int | None:
+        """Return a number as a count of at least one.
+
+        Raises:
+            ValueError: if it is none.
+        """
+        if value is None:
+            return None
+        try:
+            return validate.positive_integer(
+                **{name: int(value) if float(value).is_integer() else value}
+            )
+        except ValueError as error:
+            raise ValueError(f"{self.call.where}: {str(error).split('; convert')[0]}") from None
+
+    def delta(self, records: int | None = None, *own: str) -> float | None:
+        """Return delta, and note if it is missing, or no promise for so many records.
+
+        Args:
+            records: how many there are, if that is known.
+            *own: names of arguments of the call that hold it.
+        """
+        found = self.needed("delta", "every epsilon is one at a delta", *own)
+        if found is None:
+            return None
+        level = validate.below_one(delta=found)
+        if records is not None and level * records >= 1:
+            self.missing.append(
+                f"delta {level!r} is not below 1/{records}: publishing one whole record at random "
+                "would be allowed; choose a smaller one"
+            )
+        return level
+
+    def _number(self, name: str, value: Any) -> float:
+        try:
+            number = validate.non_negative(**{name: value})
+            if number > _LARGEST:
+                raise ValueError(f"{name} must be at most {_LARGEST:g}, got {name}={value!r}")
+            return number
+        except ValueError as error:
+            raise ValueError(f"{self.call.where}: {str(error).split('; convert')[0]}") from None
+
+    def _note(self, name: str, found: Value) -> None:
+        self.read[name] = f"{_shown(found.value)} ({found.where})"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Call):
+        return f"{value.name}(...)"
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
+
+
+def option(name: str) -> str:
+    """Return the option of the command, and the argument, that adds a value."""
+    return f"--{name.replace('_', '-')}"

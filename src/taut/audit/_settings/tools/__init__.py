@@ -1,0 +1,1 @@
+"""The tools whose settings are read, one module each."""

@@ -1,0 +1,113 @@
+"""dp-accounting: trees of events, in JSON, as text, or as a program makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from taut.accounting import Adjacency, PrivacyLoss, from_dp_event, samplers_of
+from taut.audit._settings.document import Call, Document, Signature, Unread
+from taut.audit._settings.reader import Reader
+from taut.audit._settings.result import CheckedSetting, SettingsReading
+from taut.audit._settings.runs import of_loss
+
+__all__ = ["DP_EVENTS", "check_dp_event"]
+
+DP_EVENTS = tuple(
+    Signature(name, fields)
+    for name, fields in {
+        "NoOpDpEvent": (),
+        "NonPrivateDpEvent": (),
+        "RandomizedResponseDpEvent": ("noise_parameter", "num_buckets"),
+        "EpsilonDeltaDpEvent": ("epsilon", "delta"),
+        "GaussianDpEvent": ("noise_multiplier",),
+        "LaplaceDpEvent": ("noise_multiplier",),
+        "DiscreteLaplaceDpEvent": ("noise_parameter", "sensitivity"),
+        "DiscreteGaussianDpEvent": ("sigma", "sensitivity", "dimension"),
+        "SelfComposedDpEvent": ("event", "count"),
+        "ComposedDpEvent": ("events",),
+        "PoissonSampledDpEvent": ("sampling_probability", "event"),
+        "SampledWithReplacementDpEvent": ("source_dataset_size", "sample_size", "event"),
+        "SampledWithoutReplacementDpEvent": ("source_dataset_size", "sample_size", "event"),
+        "SingleEpochTreeAggregationDpEvent": ("noise_multiplier", "step_counts"),
+        "RepeatAndSelectDpEvent": ("event", "mean", "shape"),
+        "MixtureOfGaussiansDpEvent": ("standard_deviation", "sensitivities", "sampling_probs"),
+        "ZCDpEvent": ("rho", "xi"),
+        "ExponentialMechanismDpEvent": ("epsilon",),
+        "PermuteAndFlipDpEvent": ("epsilon",),
+        "TruncatedSubsampledGaussianDpEvent": (
+            *("dataset_size", "sampling_probability", "truncated_batch_size", "noise_multiplier"),
+        ),
+    }.items()
+)
+_MOST_EVENTS = 2_000  # of a tree, those that names repeat counted again; more take minutes
+_MOST_RELEASES = 250  # distinct ones: some seconds, as for statements
+_SWAPPED = ("SampledWithoutReplacementDpEvent", "RandomizedResponseDpEvent")
+_UNIT = "the unit: an event does not say what a record is; name it"
+
+
+def check_dp_event(reader: Reader, document: Document) -> CheckedSetting:  # noqa: ARG001
+    """Return what a tree of events promises.
+
+    Args:
+        reader: the outermost event.
+        document: the file around it.
+    """
+    tree = _Tree()
+    described = tree.described(reader.call)
+    relation = Adjacency.REPLACE if tree.swaps else Adjacency.ADD_REMOVE
+    delta = reader.delta()
+    reader.read["events"] = f"{tree.count}, in {reader.call.name}"
+    reading = SettingsReading("as composed", relation, "every event took place as described")
+    if tree.unread:
+        reader.missing += [f"{text} is not a literal; write the number" for text in tree.unread]
+    else:
+        loss = _loss(described, relation)
+        drawn = " and ".join(samplers_of(loss)) or "no sampling"
+        words = f"every event took place as described; batches: {drawn}"
+        reading = of_loss("as composed", words, relation, lambda: loss, delta)
+    reader.missing.append(f"the adjacency: an event has none, and this is for {relation}; state it")
+    return CheckedSetting(
+        tool=f"dp-accounting {reader.call.name}",
+        where=reader.call.where,
+        unit="record",
+        read=reader.read,
+        delta=delta,
+        claimed=None,
+        readings=(reading,),
+        missing=(*reader.missing, _UNIT),
+    )
+
+
+def _loss(described: dict[str, Any], relation: Adjacency) -> PrivacyLoss:
+    loss = from_dp_event(described, adjacency=relation)
+    if len(loss.terms) > _MOST_RELEASES:
+        raise ValueError(
+            f"its events have {len(loss.terms)} distinct releases; the most that are read are "
+            f"{_MOST_RELEASES}"
+        )
+    return loss
+
+
+class _Tree:
+    """A tree of calls, as mappings that `from_dp_event` reads."""
+
+    def __init__(self) -> None:
+        self.count, self.swaps = 0, False
+        self.unread: list[str] = []
+
+    def described(self, call: Call) -> dict[str, Any]:
+        self.count += 1
+        if self.count > _MOST_EVENTS:
+            raise ValueError(f"it has more than {_MOST_EVENTS} events")
+        self.swaps |= call.name in _SWAPPED
+        fields = {name: self._field(value.value) for name, value in call.arguments.items()}
+        return {**fields, "class_name": call.name}
+
+    def _field(self, value: Any) -> Any:
+        if isinstance(value, Call):
+            return self.described(value)
+        if isinstance(value, list):
+            return [self._field(part) for part in value]
+        if isinstance(value, Unread):
+            self.unread.append(value.text)
+        return value
