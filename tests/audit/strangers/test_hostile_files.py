@@ -1,6 +1,7 @@
 """Files of strangers run no code, take no memory without end, and are not believed when false."""
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -94,6 +95,48 @@ def test_loss_of_a_stranger_takes_no_memory_without_end():
     )
     assert ran.returncode == 0, ran.stderr[-400:]
     assert ran.stdout.count("refused") == 3 * len(TERMS), ran.stdout
+
+
+LARGEST = """
+import json, resource, sys
+import taut
+from taut.accounting import exponential, gaussian, laplace, permute_and_flip
+from taut.audit import verify_statement
+
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+for release in (laplace(scale=1e-4), exponential(1e4), permute_and_flip(1e4)):
+    for loss in (release, 1_000 * release, 10 * release.poisson(0.1), release + gaussian(1.0)):
+        lower, upper = loss.epsilon_bounds(1e-5)
+        assert 0 <= lower <= upper
+        assert loss.rdp(2.0) >= 0
+        claim = {"epsilon": upper, "delta": 1e-5, "loss": loss.to_dict()}
+        assert verify_statement(claim).holds
+    print("answered")
+"""
+
+
+def test_largest_losses_are_answered_with_little_memory():
+    """In a process of its own, with one gigabyte of addresses, the interpreter's included."""
+    ran = subprocess.run(
+        [sys.executable, "-c", LARGEST],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # each one reserves addresses
+    )
+    assert ran.returncode == 0, ran.stderr[-400:]
+    assert ran.stdout.count("answered") == 3
+
+
+def test_larger_losses_are_refused():
+    for make in (
+        lambda: taut.laplace(scale=0.99e-4),
+        lambda: taut.exponential(10_001.0),
+        lambda: taut.accounting.permute_and_flip(1e6),
+        lambda: taut.discrete_laplace(scale=1e-5, sensitivity=1),
+    ):
+        with pytest.raises(ValueError, match="hides nothing"):
+            make()
 
 
 @pytest.mark.parametrize("release", [np.float64(1.0), 1.0, None, [], "gaussian", [["kind"]]])
