@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
-from taut.audit._attacks.statistics import Runs, Statistic, fitted_statistics
+from taut.audit._attacks.statistics import Runs, Statistic, candidates
 
 __all__ = ["Attack", "Evidence", "Score", "Sides", "best_attack", "rate_at_least", "rate_at_most"]
 
@@ -108,16 +109,19 @@ def best_attack(settings: list[Sides], score: Score, failure: float) -> Attack:
     """Return the attack that would prove most if these runs were fresh.
 
     Rates enter the score by their bounds, not their estimates, so that thresholds which only a
-    handful of runs exceed are left alone.
+    handful of runs exceed are left alone; and what a statistic learned is tried on other runs.
     """
     best, found = -np.inf, None
     for sides in settings:
-        fitted = fitted_statistics(sides.without, sides.including, sides.statistics)
-        for name, statistic in fitted.items():
+        checked = {
+            name: partial(_values, name, statistic) for name, statistic in sides.statistics.items()
+        }
+        offered = candidates(sides.without, sides.including, checked)
+        for name, candidate in offered.items():
+            statistic = candidate.statistic
             for reverse in (False, True):
-                target, other = (
-                    _values(name, statistic, runs) for runs in _ordered(sides, reverse)
-                )
+                both = candidate.including, candidate.without
+                target, other = both[::-1] if reverse else both
                 for sign in (1.0, -1.0):
                     cuts, value = _scored(sign * target, sign * other, score, failure)
                     place = int(np.argmax(value))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Runs", "Statistic", "StepValues", "fitted_statistics"]
+__all__ = ["Candidate", "Runs", "Statistic", "StepValues", "candidates", "fitted_statistics"]
 
 Runs: TypeAlias = NDArray[np.float64]
 """Observations, of shape (runs, steps, coordinates)."""
@@ -18,7 +19,47 @@ Statistic: TypeAlias = Callable[[Runs], NDArray[np.float64]]
 """One number for every run; which sign speaks for the canary is found out."""
 
 _RIDGE = 1e-2
+_LEARNED = ("distance", "discriminant")
 _MOST_FEATURES = 400  # a discriminant on more has nothing to learn from so few runs
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A statistic, and how it looks on runs that did not teach it.
+
+    Attributes:
+        statistic: the one that judges, learned from all runs at hand if it learns.
+        without: its values on the runs without the canary, of shape (runs,).
+        including: its values on the runs with it.
+    """
+
+    statistic: Statistic
+    without: NDArray[np.float64]
+    including: NDArray[np.float64]
+
+
+def candidates(
+    without: Runs, including: Runs, given: Mapping[str, Statistic]
+) -> dict[str, Candidate]:
+    """Return candidates with values that are fair to compare.
+
+    A discriminant of many coordinates separates the few runs that it was fitted to, whether there
+    is a difference or not, and would be chosen for that. So the values of a statistic that learns
+    come from two fits: either half of the runs is looked at with what the other half taught.
+    """
+    whole = fitted_statistics(without, including, given)
+    folds = [fitted_statistics(without[part::2], including[part::2], given) for part in (0, 1)]
+    found = {}
+    for name, statistic in whole.items():
+        if name not in _LEARNED:
+            found[name] = Candidate(statistic, statistic(without), statistic(including))
+        elif all(name in fold for fold in folds):
+            values = [np.empty(len(runs)) for runs in (without, including)]
+            for part in (0, 1):
+                for place, runs in zip(values, (without, including), strict=True):
+                    place[part::2] = folds[1 - part][name](runs[part::2])
+            found[name] = Candidate(statistic, *values)
+    return found
 
 
 def fitted_statistics(
@@ -36,7 +77,7 @@ def fitted_statistics(
         "energy": lambda runs: np.square(runs).sum((1, 2)),
         "distance": _distance(without),
     }
-    if without[0].size <= min(_MOST_FEATURES, len(without)):
+    if 1 < without[0].size <= min(_MOST_FEATURES, len(without)):  # of one number it is the total
         found["discriminant"] = _discriminant(without, including)
     return found
 
@@ -48,7 +89,11 @@ def _distance(without: Runs) -> Statistic:
 
 
 def _discriminant(without: Runs, including: Runs) -> Statistic:
-    """Return the linear discriminant of Fisher (1936), with a ridge."""
+    """Return the linear discriminant of Fisher (1936), with a ridge.
+
+    Its direction has length one and its zero lies between the means, so that values of two fits
+    can be compared.
+    """
     shape = without.shape[1:]
     samples = [runs.reshape(len(runs), -1) for runs in (without, including)]
     means = [sample.mean(0) for sample in samples]
@@ -56,5 +101,6 @@ def _discriminant(without: Runs, including: Runs) -> Statistic:
     covariance = centred.T @ centred / len(centred)
     ridge = _RIDGE * np.trace(covariance) / len(covariance) + np.finfo(np.float64).tiny
     weights = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), means[1] - means[0])
-    direction = weights.reshape(shape)
-    return lambda runs: np.tensordot(runs, direction, 2)
+    weights = weights / (np.linalg.norm(weights) + np.finfo(np.float64).tiny)
+    direction, middle = weights.reshape(shape), float(weights @ (means[0] + means[1])) / 2
+    return lambda runs: np.asarray(np.tensordot(runs, direction, 2) - middle)
