@@ -71,17 +71,25 @@ def test_words_and_json():
             RunAttack.from_json(text)
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        plan_of(batch_size=20, rate=None, sampling=FixedSizeSampling()),
-        plan_of(mixing=ModelMix(5.0)),
-    ],
-    ids=["fixed size", "mixing"],
-)
-def test_plans_without_a_known_ratio_are_refused(plan):
+def test_plans_without_a_known_ratio_are_refused():
+    plan = plan_of(batch_size=20, rate=None, sampling=FixedSizeSampling())
     with pytest.raises(ValueError, match="likelihood ratio is known"):
         attack_plan(plan, trials=1_000)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_plans_that_mix_are_attacked_through_their_states(momentum):
+    """Below what is certified with mixing, and far below what the Gaussian noise alone costs."""
+    mixed = plan_of(rate=1.0, steps=20, delta=1e-2, mixing=ModelMix(5.0, momentum=momentum))
+    found = attack_plan(mixed, trials=20_000, seed=0)
+    assert found.passed
+    assert 0.7 * found.epsilon_upper < found.epsilon_lower
+    fewer = attack_plan(mixed, steps=5, trials=20_000, seed=0)
+    assert fewer.epsilon_lower < found.epsilon_lower
+    assert (
+        found.epsilon_lower
+        < attack_plan(plan_of(rate=1.0, steps=20, delta=1e-2), trials=20_000, seed=0).epsilon_lower
+    )
 
 
 def test_more_steps_than_planned():

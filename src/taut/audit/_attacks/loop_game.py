@@ -12,9 +12,9 @@ from taut.audit._attacks.claim import Claim
 from taut.audit._attacks.crafted import Craft, Rows, crafted, likelihood_ratios
 from taut.audit._attacks.draw_check import normal_draws
 from taut.audit._attacks.fixed_order_game import FixedOrderGame
+from taut.audit._attacks.mixed_states_game import MixedStatesGame
 from taut.audit._attacks.statistics import Runs, Statistic, StepValues
 from taut.audit._attacks.whitening import Whitening
-from taut.errors import UnsoundConfiguration
 
 if TYPE_CHECKING:
     from taut.training import Plan
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["Loop", "LoopGame"]
 
 Loop: TypeAlias = Callable[[Rows, int], ArrayLike]
-"""Trains on examples with these gradients, from this seed; returns the gradient of every step."""
+"""Trains on examples with these gradients, from this seed; returns the gradient of every step.
+
+For a plan that mixes it takes steps of learning rate one, and returns all states instead, that of
+the start first.
+"""
 
 
 class LoopGame:
@@ -37,7 +41,6 @@ class LoopGame:
 
     Raises:
         ValueError: if crafts or the plan's noise do not fit.
-        UnsoundConfiguration: for a plan that promises nothing about single gradients.
     """
 
     def __init__(
@@ -47,24 +50,27 @@ class LoopGame:
         crafts: Sequence[Craft] | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> None:
-        if plan.mixing is not None:
-            raise UnsoundConfiguration(
-                "a plan that mixes weights promises nothing about gradients, which this audit "
-                "looks at; audit the same plan without mixing, or states by audit_training"
-            )
         names = {"weight": dimension} if sizes is None else dict(sizes)
         dimension = sum(names.values())
         self._shape = (plan.steps, dimension)
         self.adjacency = plan.adjacency
         self.claim = Claim(plan.loss, plan.delta)
+        self.crafts: tuple[Craft, ...]
         self._order: FixedOrderGame | None = None
         self.draws_seen_in: str | None = None
         """Name of the craft whose runs with the canary show how it was drawn, if there is one."""
+        self._mixed: MixedStatesGame | None = None
+        if plan.mixing is not None:
+            if crafts is not None:
+                raise ValueError("crafts must be left out for a plan that mixes")
+            self._mixed = MixedStatesGame.of(plan, names)
+            self.crafts = self._mixed.crafts
+            return
         if plan.encoder is not None:
             if crafts is not None:
                 raise ValueError("crafts must be left out for noise that is correlated over steps")
             self._order = FixedOrderGame.of(plan, names)
-            self.crafts: tuple[Craft, ...] = self._order.crafts
+            self.crafts = self._order.crafts
             return
         self._white = Whitening.of(plan, names)
         deviation, kept = (1.0, 1.0) if self._white is not None else _noise(plan, names)
@@ -89,6 +95,8 @@ class LoopGame:
     def run(self, loop: Loop, craft: Craft, with_canary: bool, run_seed: int) -> Runs:
         """Return what a run of a loop released, in units of the claimed deviation."""
         rows = craft.including if with_canary else craft.without
+        if self._mixed is not None:
+            return self._mixed.seen(loop(rows, run_seed), craft)
         if self._order is not None:
             return self._order.decoded @ _shaped(loop(rows, run_seed), self._shape)
         if self._white is None:
@@ -99,6 +107,8 @@ class LoopGame:
 
     def statistics(self, craft: Craft) -> Mapping[str, Statistic]:
         """Return the likelihood ratios of the claimed mechanism, where they are known."""
+        if self._mixed is not None:
+            return self._mixed.statistics(craft)
         if self._order is not None:
             return self._order.statistics(craft)
         return likelihood_ratios(craft, relation=self.adjacency, **self._moved)

@@ -38,7 +38,9 @@ def audit_loop(
         loop: called with an array of one gradient per example, before clipping, and a seed; it
             samples, clips, sums, adds noise and divides as it does in production, and returns what
             the optimizer gets, of shape (steps, dimension). A linear model with the loss <w, x> has
-            the gradient x: give it the rows as inputs to audit a loop that computes gradients.
+            the gradient x: give it the rows as inputs to audit a loop that computes gradients. For
+            a plan that mixes it takes steps of learning rate one, and returns all states, that of
+            the start first, of shape (steps + 1, dimension).
         plan: what is claimed. A small one shows most: a handful of examples and steps, little
             noise, and a rate well inside of (0, 1). The code that is audited is the same.
         trials: runs on each side, in each crafted pair.
@@ -57,7 +59,6 @@ def audit_loop(
 
     Raises:
         ValueError: if the loop returns other shapes than the plan says, or crafts do not fit.
-        UnsoundConfiguration: for a plan that mixes weights.
 
     Example:
         >>> import numpy as np

@@ -40,14 +40,16 @@ def audit_plan(
         confidence: the probability that an engine which keeps its claim passes.
         seed: seed of all runs; by default batches and noise come from the secure generator.
         engine: "gradient" is a loop over `PrivateLoader` with `PrivateGradient`, at some
-            milliseconds per run; "trainer" is `PrivateTrainer`, at ten times as much.
+            milliseconds per run; "trainer" is `PrivateTrainer`, at ten times as much, which also
+            carries out plans that mix, whatever is asked for.
         max_physical_batch_size: larger batches are computed in parts.
         dimension: the number of weights.
         sizes: number of weights of every parameter by its name, for a clipping by groups of
             parameters; their sum takes the place of `dimension`.
 
     **Guarantee**: that of :class:`AuditResult`; the model is linear, its loss the output. What is
-    observed is the gradient that the optimizer gets in every step.
+    observed is the gradient that the optimizer gets in every step, or every state of a plan that
+    mixes.
 
     Example:
         >>> from taut.audit import audit_plan
@@ -89,6 +91,8 @@ def engine_loop(
     """
     if engine not in ("trainer", "gradient"):
         raise ValueError(f"engine must be 'trainer' or 'gradient', got engine={engine!r}")
+    if plan.mixing is not None:
+        return _states_loop(plan, weights, physical, is_seeded=is_seeded)
     make = _trainer_loop if engine == "trainer" else _gradient_loop
     return make(plan, weights, physical, is_seeded=is_seeded)
 
@@ -168,6 +172,45 @@ def _trainer_loop(
             _model(weights),
             _losses,
             plan,
+            loading=Loading(max_physical_batch_size=physical),
+            logs=Logs(callbacks=[watch], progress=False),
+            generator=_source(run_seed, is_seeded),
+        )
+        trainer.fit(_dataset(rows))
+        return np.stack(watch.seen)
+
+    return loop
+
+
+def _states_loop(
+    plan: Plan, weights: int | Mapping[str, int], physical: int | None, *, is_seeded: bool
+) -> Loop:
+    """Return the trainer as a loop that shows all states, at a learning rate of one."""
+    import torch
+
+    from taut.training import Callback, Loading, Logs, PrivateTrainer, StepEnd
+
+    names = ["weight"] if isinstance(weights, int) else list(weights)
+
+    def state(model: Any) -> Rows:
+        found = [model.get_parameter(name).detach().flatten().double() for name in names]
+        return torch.cat(found).numpy().copy()
+
+    class Watch(Callback):
+        def __init__(self) -> None:
+            self.seen: list[Rows] = []
+
+        def on_step_end(self, trainer: PrivateTrainer, event: StepEnd) -> None:
+            self.seen.append(state(trainer.model))
+
+    def loop(rows: Rows, run_seed: int) -> Rows:
+        watch, model = Watch(), _model(weights)
+        watch.seen.append(state(model))
+        trainer = PrivateTrainer(
+            model,
+            _losses,
+            plan,
+            optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1.0),
             loading=Loading(max_physical_batch_size=physical),
             logs=Logs(callbacks=[watch], progress=False),
             generator=_source(run_seed, is_seeded),

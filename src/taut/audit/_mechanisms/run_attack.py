@@ -15,7 +15,8 @@ from taut._base import validate
 from taut._base.rounding import round_down, round_up
 from taut.accounting import Adjacency
 from taut.audit._attacks.attack import rate_at_least
-from taut.audit._mechanisms.games import MechanismGame
+from taut.audit._attacks.mixed_states_game import MixedStatesGame
+from taut.audit._mechanisms.games import LogRatios, MechanismGame
 from taut.noise import RandomSource, SeededForExperiments, default_generator
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def attack_plan(
 
     Args:
         plan: plan with Poisson batches, random allocation or all examples in every step, and
-            independent Gaussian noise.
+            independent Gaussian noise, with or without mixing.
         steps: number of steps that were taken, by default all.
         trials: simulated runs on each side.
         confidence: probability that `epsilon_lower` holds.
@@ -186,9 +187,10 @@ def _proven(
 
 def _game(plan: Plan, steps: int) -> MechanismGame:
     """Return the game of the worst pair: only one example has a gradient, of the clipping norm."""
+    if plan.mixing is not None:
+        return _mixed_game(plan, steps)
     if (
-        plan.mixing is not None
-        or plan.encoder is not None
+        plan.encoder is not None
         or plan.adjacency is not Adjacency.ADD_REMOVE
         or plan.sampling.name not in ("poisson", "allocation")
     ):
@@ -212,6 +214,28 @@ def _game(plan: Plan, steps: int) -> MechanismGame:
         with np.errstate(divide="ignore"):
             return np.asarray(np.logaddexp(np.log1p(-rates), np.log(rates) + logs).sum(1))
 
+    return MechanismGame("run", loss, _in_parts(chunk, steps))
+
+
+def _mixed_game(plan: Plan, steps: int) -> MechanismGame:
+    """Return the game of states that are mixed, of which one coordinate shows the record."""
+    assert plan.mixing is not None
+    states = MixedStatesGame.of(plan, {"weight": max(math.ceil(plan.mixing.spread), 2)})
+
+    def chunk(with_record: bool, releases: int, source: RandomSource) -> NDArray[np.float64]:
+        moves = states.sigma * source.standard_normal(releases * steps).reshape(releases, steps)
+        if with_record:
+            rates = np.full(steps, states.rate)
+            moves += states.shift * _present(rates, 1, releases, source)
+        return states.simulated(moves, source.uniform(releases * steps).reshape(releases, steps))
+
+    loss = plan.loss if steps == plan.steps else plan.loss_at(steps)
+    return MechanismGame("run", loss, _in_parts(chunk, steps))
+
+
+def _in_parts(chunk: LogRatios, steps: int) -> LogRatios:
+    """Return a simulation that holds no more numbers at once than memory likes."""
+
     def log_ratios(with_record: bool, releases: int, source: RandomSource) -> NDArray[np.float64]:
         most = max(_NUMBERS // steps, 1)
         parts = [
@@ -220,7 +244,7 @@ def _game(plan: Plan, steps: int) -> MechanismGame:
         ]
         return np.concatenate(parts)
 
-    return MechanismGame("run", loss, log_ratios)
+    return log_ratios
 
 
 def _present(
