@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from taut.audit import audit_loop, audit_plan, refute_plan
-from taut.audit._attacks.whitening import Whitening
+from taut.audit._attacks.games.whitening import Whitening
 from taut.noise.geometry import Subspaces
 from taut.training import GroupClip, HybridClip, Plan
 

@@ -56,9 +56,9 @@ def test_discriminant_of_noise_looks_like_noise():
     for seed in range(20):
         without, including = (side[:, :, None] for side in runs(seed, 100, np.zeros(40)))
         found = candidates(without, including, {})["discriminant"]
-        fair = found.including.mean() - found.without.mean()
-        taught = found.statistic(including).mean() - found.statistic(without).mean()
-        apart.append((fair, taught))
+        apart.append(
+            [np.mean(moved) - np.mean(still) for moved, still in (found.fair, found.taught)]
+        )
     fair, taught = np.transpose(apart)
     assert abs(fair.mean()) < 4 * fair.std() / np.sqrt(20)
     assert taught.min() > 0

@@ -20,7 +20,7 @@ from taut.audit import (
     refute_loop,
 )
 from taut.audit._attacks.attack import rate_at_least, rate_at_most
-from taut.audit._attacks.mixed_states_game import MixedStatesGame
+from taut.audit._attacks.games.mixed_states import MixedStatesGame
 from taut.audit._attacks.shipped_engine import engine_loop
 from taut.noise import SeededForExperiments
 from taut.training import FlatClip, ModelMix, Plan

@@ -1,6 +1,7 @@
 """Files of strangers: never run, never without end, and refused in words."""
 
 import json
+import math
 import os
 import time
 
@@ -135,6 +136,25 @@ def test_nothing_of_a_program_is_run(written, tmp_path):
     code = f"open({str(trace)!r}, 'w')\nmake_private(noise_multiplier=open({str(trace)!r}, 'w'))"
     check_settings(written(code, "a.py"))
     assert not trace.exists()
+
+
+def test_noise_that_is_nowhere_is_asked_for(written):
+    (setting,) = check_settings(written("engine.make_private(**config)", "a.py")).settings
+    assert "noise_multiplier: no noise, no promise; write it down in the file" in setting.missing
+    assert any(text.endswith("--batch-size") for text in setting.missing)
+
+
+def test_local_noise_of_no_sensitivity_hides_nothing(written):
+    table = {"clipping_norm": 1, "sensitivity": 0, "epsilon": 0.5, "delta": 1e-5}
+    (setting,) = check_settings(written(json.dumps(table), "a.json"), rounds=1).settings
+    assert setting.readings[0].bounds == (math.inf, math.inf)
+    assert not setting.passes
+
+
+def test_words_in_the_place_of_counts_are_refused(written):
+    code = "DPKerasConfig(1.0, 1e-5, 1.0, 10, 'x', train_steps=10, train_size=100)"
+    with pytest.raises(ValueError, match="gradient_accumulation_steps must be a real number"):
+        check_settings(written(code, "a.py"))
 
 
 def test_values_that_are_added_are_checked(written):

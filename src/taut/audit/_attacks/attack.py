@@ -118,17 +118,18 @@ def best_attack(settings: list[Sides], score: Score, failure: float) -> Attack:
         }
         offered = candidates(sides.without, sides.including, checked)
         for name, candidate in offered.items():
-            statistic = candidate.statistic
             for reverse in (False, True):
-                both = candidate.including, candidate.without
-                target, other = both[::-1] if reverse else both
+                fair, taught = (
+                    pair[::-1] if reverse else pair for pair in (candidate.fair, candidate.taught)
+                )
                 for sign in (1.0, -1.0):
-                    cuts, value = _scored(sign * target, sign * other, score, failure)
-                    place = int(np.argmax(value))
-                    if value[place] > best:
-                        best = float(value[place])
-                        cut = float(cuts[place])
-                        found = Attack(sides.craft, name, statistic, sign, cut, reverse)
+                    value = float(_scored(sign * fair[0], sign * fair[1], score, failure)[1].max())
+                    if value > best:
+                        best = value
+                        # The rule is the one that was learned from all runs, and so is its cut.
+                        cuts, proven = _scored(sign * taught[0], sign * taught[1], score, failure)
+                        cut = float(cuts[int(np.argmax(proven))])
+                        found = Attack(sides.craft, name, candidate.statistic, sign, cut, reverse)
     assert found is not None
     return found
 

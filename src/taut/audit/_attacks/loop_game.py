@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from taut.audit._attacks.claim import Claim
 from taut.audit._attacks.crafted import Craft, Rows, crafted, likelihood_ratios
 from taut.audit._attacks.draw_check import normal_draws
-from taut.audit._attacks.fixed_order_game import FixedOrderGame
-from taut.audit._attacks.mixed_states_game import MixedStatesGame
+from taut.audit._attacks.games.fixed_order import FixedOrderGame
+from taut.audit._attacks.games.mixed_states import MixedStatesGame
+from taut.audit._attacks.games.whitening import Whitening
 from taut.audit._attacks.statistics import Runs, Statistic, StepValues
-from taut.audit._attacks.whitening import Whitening
 
 if TYPE_CHECKING:
     from taut.training import Plan

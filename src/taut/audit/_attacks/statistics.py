@@ -29,13 +29,13 @@ class Candidate:
 
     Attributes:
         statistic: the one that judges, learned from all runs at hand if it learns.
-        without: its values on the runs without the canary, of shape (runs,).
-        including: its values on the runs with it.
+        taught: its values on these runs, with the canary and without, each of shape (runs,).
+        fair: the same, from statistics that were learned from other runs.
     """
 
     statistic: Statistic
-    without: NDArray[np.float64]
-    including: NDArray[np.float64]
+    taught: tuple[NDArray[np.float64], NDArray[np.float64]]
+    fair: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def candidates(
@@ -51,14 +51,15 @@ def candidates(
     folds = [fitted_statistics(without[part::2], including[part::2], given) for part in (0, 1)]
     found = {}
     for name, statistic in whole.items():
+        taught = statistic(including), statistic(without)
         if name not in _LEARNED:
-            found[name] = Candidate(statistic, statistic(without), statistic(including))
+            found[name] = Candidate(statistic, taught, taught)
         elif all(name in fold for fold in folds):
-            values = [np.empty(len(runs)) for runs in (without, including)]
+            fair = np.empty(len(including)), np.empty(len(without))
             for part in (0, 1):
-                for place, runs in zip(values, (without, including), strict=True):
-                    place[part::2] = folds[1 - part][name](runs[part::2])
-            found[name] = Candidate(statistic, *values)
+                for values, runs in zip(fair, (including, without), strict=True):
+                    values[part::2] = folds[1 - part][name](runs[part::2])
+            found[name] = Candidate(statistic, taught, fair)
     return found
 
 

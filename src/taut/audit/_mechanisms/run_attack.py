@@ -15,7 +15,7 @@ from taut._base import validate
 from taut._base.rounding import round_down, round_up
 from taut.accounting import Adjacency
 from taut.audit._attacks.attack import rate_at_least
-from taut.audit._attacks.mixed_states_game import MixedStatesGame
+from taut.audit._attacks.games.mixed_states import MixedStatesGame
 from taut.audit._mechanisms.games import LogRatios, MechanismGame
 from taut.noise import RandomSource, SeededForExperiments, default_generator
 

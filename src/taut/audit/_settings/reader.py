@@ -73,9 +73,7 @@ class Reader:
         around = self.document.around(ALIASES.get(name, (name,)))
         if len(around) > 1:
             listed = ", ".join(f"{_shown(v.value)} ({v.where})" for v in around[:4])
-            self.missing.append(
-                f"{name}: the file has several, {listed}; say which with {option(name)}"
-            )
+            self.missing.append(f"{name}: the file has several, {listed}; {_remedy(name)}")
             return None
         if around:
             self._note(name, around[0])
@@ -93,7 +91,7 @@ class Reader:
         before = len(self.missing)
         found = self.number(name, *own)
         if found is None and len(self.missing) == before:
-            self.missing.append(f"{name}: {why}; give it with {option(name)}")
+            self.missing.append(f"{name}: {why}; {_remedy(name)}")
         return found
 
     def flag(self, name: str, default: bool) -> bool | None:
@@ -115,9 +113,10 @@ class Reader:
         """
         if value is None:
             return None
+        number = self._number(name, value)
         try:
             return validate.positive_integer(
-                **{name: int(value) if float(value).is_integer() else value}
+                **{name: int(number) if number.is_integer() else number}
             )
         except ValueError as error:
             raise ValueError(f"{self.call.where}: {str(error).split('; convert')[0]}") from None
@@ -160,6 +159,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
 
 
-def option(name: str) -> str:
-    """Return the option of the command, and the argument, that adds a value."""
-    return f"--{name.replace('_', '-')}"
+def _remedy(name: str) -> str:
+    """Return what to do about a value that is missing."""
+    if name not in ALIASES:
+        return "write it down in the file"
+    return f"give it with --{name.replace('_', '-')}"

@@ -8,6 +8,7 @@ accountant, so that every epsilon about it is somebody else's.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from taut._base import validate
 from taut.accounting import Adjacency, Bounds, GaussianRun, Sampler, gaussian
@@ -151,6 +152,8 @@ def _local(reader: Reader) -> CheckedSetting:
         delta,
         accounted=False,
     )
+    if sensitivity == 0 and norm:
+        reading = replace(reading, bounds=Bounds(math.inf, math.inf))
     if reading.bounds is not None and epsilon and reading.bounds.lower > epsilon:
         wrong.append(
             f"epsilon {epsilon:g} is for one round at most; {rounds} rounds cost at least "

@@ -58,8 +58,11 @@ def check_opacus(reader: Reader, document: Document) -> CheckedSetting:
         document: the file around it.
     """
     calibrated = reader.call.name == "make_private_with_epsilon"
-    claimed = reader.number("target_epsilon", "target_epsilon") if calibrated else None
-    sigma = None if calibrated else reader.number("noise_multiplier", "noise_multiplier")
+    claimed = sigma = None
+    if calibrated:
+        claimed = reader.needed("target_epsilon", "noise is found for it", "target_epsilon")
+    else:
+        sigma = reader.needed("noise_multiplier", "no noise, no promise", "noise_multiplier")
     reader.own("max_grad_norm")
     poisson = reader.flag("poisson_sampling", True)
     run = _run(reader, sigma)
