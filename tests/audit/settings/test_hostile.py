@@ -123,6 +123,9 @@ def test_arithmetic_takes_no_memory(written):
         {"class_name": "SampledWithReplacementDpEvent", "sample_size": 1, "event": {}},
         {"class_name": "ComposedDpEvent", "events": 7},
         {"class_name": "LaplaceDpEvent", "noise_multiplier": 1e-300},
+        {"class_name": "LaplaceDpEvent", "noise_multiplier": 1e-6},
+        {"class_name": "PermuteAndFlipDpEvent", "epsilon": 1e6},
+        {"class_name": "DiscreteLaplaceDpEvent", "noise_parameter": 1e4, "sensitivity": 9},
         {"class_name": "ZCDpEvent", "rho": "x"},
     ],
 )

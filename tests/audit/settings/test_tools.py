@@ -114,7 +114,7 @@ def test_flower_adaptive_and_local():
 
 
 def test_flower_local_noise_of_one_round_is_recomputed(written):
-    """One round against the closed form of Balle and Wang."""
+    """One round against the closed form of Balle and Wang (2018)."""
     path = written({"clipping_norm": 1, "sensitivity": 2, "epsilon": 0.9, "delta": 1e-5}, "a.json")
     (setting,) = check_settings(path, rounds=1).settings
     mu = 0.9 / math.sqrt(2 * math.log(1.25e5))

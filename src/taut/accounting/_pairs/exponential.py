@@ -30,7 +30,7 @@ __all__ = [
 _PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(128)
 
 _LEAST_REACH = 1e-100  # below, squares of losses vanish in doubles
-_MOST_REACH = 1e4  # nodes for it take 90 megabytes, and a ratio of exp(10^4) hides nothing
+_MOST_REACH = 1e6  # nodes for it take gigabytes, and a ratio of exp(10^6) hides nothing
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from taut.accounting import PrivacyLoss
 from taut.audit._statements.keys import unknown
 
 __all__ = [
+    "LARGEST_LOSS",
     "MOST_RELEASES",
     "Stated",
     "beside_bounds",
@@ -24,6 +25,9 @@ __all__ = [
 
 MOST_RELEASES = 250
 """Distinct releases of a loss that is recomputed: some seconds, where 3,000 took a minute."""
+LARGEST_LOSS = 1e4
+"""Epsilon of a single release that is recomputed: its nodes take 90 megabytes, those of 10^6 five
+gigabytes, and a ratio of exp(10^4) hides nothing."""
 _MOST_NUMBERS = 5_000  # in lists of a loss, such as the shifts of a mixture: some seconds again
 
 
@@ -125,10 +129,29 @@ def read_loss(data: Any, beside: tuple[str, ...] = ()) -> tuple[PrivacyLoss, lis
             f"its loss has lists of {_numbers(data)} numbers, and statements are recomputed up to "
             f"{_MOST_NUMBERS}"
         )
+    if (largest := _largest(data)) > LARGEST_LOSS:
+        raise ValueError(
+            f"a single release of its loss has epsilon {largest:.3g}, which hides nothing; "
+            f"statements are recomputed up to {LARGEST_LOSS:g}"
+        )
     doubts = unknown(data, ("schema", "adjacency", "terms", *beside), "its loss")
     for place, term in enumerate(data["terms"], 1):
         doubts += unknown(term, ("count", "release"), f"term {place} of its loss")
     return loss, doubts
+
+
+def _largest(data: Any) -> float:
+    """Return the largest epsilon of a release whose loss is spread over an interval."""
+    if isinstance(data, list | tuple):
+        return max(map(_largest, data), default=0.0)
+    if not isinstance(data, Mapping):
+        return 0.0
+    own = 0.0
+    if data.get("kind") in ("laplace", "discrete_laplace"):
+        own = data.get("sensitivity", 1) / data["scale"]
+    elif data.get("kind") in ("exponential", "permute_and_flip", "stability_release"):
+        own = data["epsilon"]
+    return max(own, *map(_largest, data.values()), 0.0)
 
 
 def _numbers(data: Any) -> int:

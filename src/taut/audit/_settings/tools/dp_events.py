@@ -9,6 +9,7 @@ from taut.audit._settings.document import Call, Document, Signature, Unread
 from taut.audit._settings.reader import Reader
 from taut.audit._settings.result import CheckedSetting, SettingsReading
 from taut.audit._settings.runs import of_loss
+from taut.audit._statements.stated_claim import LARGEST_LOSS, MOST_RELEASES
 
 __all__ = ["DP_EVENTS", "check_dp_event"]
 
@@ -39,8 +40,8 @@ DP_EVENTS = tuple(
         ),
     }.items()
 )
+_LEAST_NOISE = 1e-12  # below, a quotient would leave the floats; it is refused all the same
 _MOST_EVENTS = 2_000  # of a tree, those that names repeat counted again; more take minutes
-_MOST_RELEASES = 250  # distinct ones: some seconds, as for statements
 _SWAPPED = ("SampledWithoutReplacementDpEvent", "RandomizedResponseDpEvent")
 _UNIT = "the unit: an event does not say what a record is; name it"
 
@@ -80,10 +81,10 @@ def check_dp_event(reader: Reader, document: Document) -> CheckedSetting:  # noq
 
 def _loss(described: dict[str, Any], relation: Adjacency) -> PrivacyLoss:
     loss = from_dp_event(described, adjacency=relation)
-    if len(loss.terms) > _MOST_RELEASES:
+    if len(loss.terms) > MOST_RELEASES:
         raise ValueError(
             f"its events have {len(loss.terms)} distinct releases; the most that are read are "
-            f"{_MOST_RELEASES}"
+            f"{MOST_RELEASES}"
         )
     return loss
 
@@ -101,6 +102,7 @@ class _Tree:
             raise ValueError(f"it has more than {_MOST_EVENTS} events")
         self.swaps |= call.name in _SWAPPED
         fields = {name: self._field(value.value) for name, value in call.arguments.items()}
+        _refuse_open(call.name, fields)
         return {**fields, "class_name": call.name}
 
     def _field(self, value: Any) -> Any:
@@ -111,3 +113,20 @@ class _Tree:
         if isinstance(value, Unread):
             self.unread.append(value.text)
         return value
+
+
+def _refuse_open(name: str, fields: dict[str, Any]) -> None:
+    """Refuse a release whose loss takes gigabytes to compute with, and hides nothing."""
+    numbers = {key: value for key, value in fields.items() if isinstance(value, int | float)}
+    size = {
+        "LaplaceDpEvent": 1 / max(numbers.get("noise_multiplier", 1.0), _LEAST_NOISE),
+        "DiscreteLaplaceDpEvent": numbers.get("noise_parameter", 0.0)
+        * numbers.get("sensitivity", 1.0),
+        "ExponentialMechanismDpEvent": numbers.get("epsilon", 0.0),
+        "PermuteAndFlipDpEvent": numbers.get("epsilon", 0.0),
+    }.get(name, 0.0)
+    if not 2 * size <= LARGEST_LOSS:  # an exchanged record counts twice
+        raise ValueError(
+            f"{name} of epsilon {size:.3g} hides nothing; events are read up to "
+            f"{LARGEST_LOSS / 2:g}"
+        )
