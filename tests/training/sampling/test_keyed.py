@@ -11,8 +11,11 @@ from taut.matrix import (
     BallsInBins,
     CyclicAllocation,
     CyclicPoisson,
+    MinimumSeparation,
     ToeplitzEncoder,
     amplified_loss,
+    identity,
+    unamplified_loss,
 )
 from taut.noise import SeededForExperiments
 from taut.training import (
@@ -190,3 +193,18 @@ def test_seeds_repeat_a_run():
     for kind in KINDS:
         a, b = (next(kind.batches(50, SeededForExperiments(3))) for _ in range(2))
         assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "apart"),
+    [(CyclicPoisson(1, 0.05), 1), (BallsInBins(20), 20)],
+    ids=["poisson", "bins"],
+)
+def test_amplified_losses_of_copies_that_share_their_draws_do_not_add(sampler, apart):
+    """Two copies with one draw are one run with twice the squared sensitivity."""
+    encoder, sigma, delta = identity(40), 0.8, 1e-5
+    both = amplified_loss(encoder, sampler, sigma / 2**0.5).epsilon_bounds(delta)
+    one = amplified_loss(encoder, sampler, sigma)
+    assert both.lower > 1.3 * (one + one).epsilon(delta)
+    plain = unamplified_loss(encoder, MinimumSeparation(apart, 40 // apart), sigma)
+    assert both.upper < (plain + plain).epsilon(delta)

@@ -40,7 +40,7 @@ from taut.training import (
 from taut.training._noise.correlated import CorrelatedNoise
 from taut.training._noise.keyed_bits import NoiseKeys, SessionKey, new_session_key
 from taut.training._noise.step_noise import Draw, IndependentNoise
-from taut.training._run.files.noise_keys import keys_from, session_keys
+from taut.training._run.files.noise_keys import NoiseOf, keys_from, session_keys
 
 NAMES = ("banded", "blt", "inverse", "tree")
 DATA = TensorDataset(
@@ -143,7 +143,7 @@ def test_keys_stay_private(tmp_path):
     assert [s.begins for s in more.sessions] == [0, 4]
     assert keys.sessions[0].key.hex() not in repr(more)
     with pytest.raises(UnsoundConfiguration, match="is that of another run"):
-        session_keys(path, source, 5, "another")
+        session_keys(path, source, 5, NoiseOf("another"))
     whole, key = path.read_text(), keys.sessions[0].key.hex()
     path.write_text(whole.replace(key, f"{int(key[0], 16) ^ 1:x}" + key[1:]))
     with pytest.raises(ValueError, match="it was changed, by its hash") as refused:

@@ -65,6 +65,9 @@ class RunHistory:
             if nobody took one.
         changed_data: whether the run went on with another dataset, or with one that nobody could
             compare.
+        noise: commitment to the keys of correlated noise of all steps so far, which are kept
+            elsewhere; None if nobody noted one.
+        seeded: whether noise of some steps came from a seed, which others may guess.
 
     **Guarantee**: if every update became visible only after `RunLedger.record` had returned,
     `steps` is at least the number of updates that ever did, whatever was killed in between, on a
@@ -85,6 +88,8 @@ class RunHistory:
     unhashed: int = 0
     data: str | None = None
     changed_data: bool = False
+    noise: str | None = None
+    seeded: bool = False
     _ahead: int | None = field(default=None, compare=False, repr=False)
     """The number of the step that comes next if nothing is lost; None before the first."""
     _lent: int = field(default=0, compare=False, repr=False)
@@ -169,13 +174,15 @@ class RunHistory:
         return replace(self, crashes=crashes, _ahead=step + size)
 
     def looking_at(self, said: Mapping[str, Any]) -> RunHistory:
-        """Return the history with what a line says about the dataset, if it does."""
-        if "data" not in said:
+        """Return the history with what a line says about dataset and noise, if it does."""
+        if not said.keys() & {"data", "noise", "seeded"}:
             return self
         return replace(
             self,
-            data=str(said["data"]),
+            data=str(said["data"]) if "data" in said else self.data,
             changed_data=self.changed_data or bool(said.get("changed")),
+            noise=str(said["noise"]) if "noise" in said else self.noise,
+            seeded=self.seeded or bool(said.get("seeded")),
         )
 
     def interrupted(self, updates: int) -> RunHistory:

@@ -82,7 +82,7 @@ class RunLedger:
         size = validate.positive_integer(block=block)
         self._block = size if plan.encoder is None else 1
         self._spare = 0  # reserved steps that were not yet recorded
-        self._data: dict[str, Any] = {}  # what the next reservation says about the dataset
+        self._data: dict[str, Any] = {}  # what the next reservation says beside its number
         self._file: int | None = None
         self._closed = False
         self._lock = threading.Lock()
@@ -218,7 +218,23 @@ class RunLedger:
         """
         with self._lock:
             self._check_open()
-            self._data = {"data": fingerprint, **({"changed": True} if changed else {})}
+            self._data |= {"data": fingerprint, **({"changed": True} if changed else {})}
+
+    def note_noise(self, commitment: str) -> None:
+        """Write down with the next step which keys its noise is drawn with.
+
+        Args:
+            commitment: hash of all keys so far, which tells nothing of them.
+        """
+        with self._lock:
+            self._check_open()
+            self._data["noise"] = commitment
+
+    def note_seed(self) -> None:
+        """Write down with the next step that noise comes from a seed, and promises nothing."""
+        with self._lock:
+            self._check_open()
+            self._data["seeded"] = True
 
     def close(self, *, interrupted_after: int | None = None) -> None:
         """Return the reserved steps that were not recorded, and let go of the file.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 from taut.errors import UnsoundConfiguration
 from taut.matrix import Encoder, InverseToeplitzEncoder
@@ -43,6 +43,9 @@ class CorrelatedNoise(StepNoise):
 
     def __repr__(self) -> str:
         return f"CorrelatedNoise({self.independent!r}, {self.encoder!r})"
+
+    def __reduce__(self) -> Never:
+        raise TypeError("noise of a run cannot be copied: two sums under it would show more")
 
     def go_on(self, keys: NoiseKeys, step: int) -> None:
         """Draw from keys, from a step on; earlier noise is made again when it is needed."""

@@ -36,6 +36,9 @@ class SessionKey:
     def __repr__(self) -> str:
         return f"SessionKey(begins={self.begins})"  # what is printed must not hold the key
 
+    def __reduce__(self) -> Never:
+        raise TypeError("a key of noise cannot be copied or pickled: whoever has it has the noise")
+
 
 def new_session_key(source: RandomSource, step: int) -> SessionKey:
     """Return the key of a session that begins with a step; for a seed always the same."""
@@ -59,6 +62,22 @@ class NoiseKeys:
             if session.begins <= step:
                 return KeyedBits(session, step)
         raise UnsoundConfiguration(f"no key is known for the noise of step {step}")
+
+    @property
+    def commitment(self) -> str:
+        """A hash that ties the keys to a ledger, and tells nothing of them: it may be published."""
+        content = hashlib.sha256(b"taut noise commitment")
+        for session in self.sessions:
+            content.update(session.begins.to_bytes(8, "little") + session.key)
+            content.update(hashlib.sha256(session.cipher.encode()).digest())
+        return content.hexdigest()
+
+    def follow(self, commitment: str) -> bool:
+        """Return whether all keys of a commitment are here, as the first ones."""
+        return any(
+            NoiseKeys(self.sessions[:count]).commitment == commitment
+            for count in range(1, len(self.sessions) + 1)
+        )
 
     @property
     def of_batches(self) -> SessionKey:

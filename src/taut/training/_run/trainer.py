@@ -438,6 +438,8 @@ class PrivateTrainer:
         self.ledger = self._files.ledger()
         if self._unchecked_isolation:
             self.ledger.note_unchecked_isolation()
+        if not self._noise_bits.secure:
+            self.ledger.note_seed()
         began, stopped = None, False
         try:
             state = self._state(loader, self.ledger)
@@ -446,6 +448,8 @@ class PrivateTrainer:
             self._files.note_data(self.ledger, dataset, may_change=resume == "changed_data")
             if not is_over:
                 began = self.step
+                if self.plan.encoder is not None:
+                    check_linear(self.optimizer)  # hooks may have been added since
                 self._gradient.check_processes(self.optimizer)
                 self._begin_noise(self.ledger, loader)
                 self._say_where(began)
@@ -464,7 +468,8 @@ class PrivateTrainer:
         if not isinstance(noise, CorrelatedNoise):
             return
         if self._files.directory or not ledger.steps:
-            self._noise_keys = self._files.noise_keys(self._noise_bits, ledger.position)
+            named = dict(zip(self._gradient.names, self._gradient.parameters, strict=True))
+            self._noise_keys = self._files.noise_keys(self._noise_bits, ledger, named)
             noise.go_on(self._noise_keys, ledger.position)
         assert self._noise_keys is not None
         loader.follow(self._noise_keys.of_batches)
@@ -520,7 +525,7 @@ class PrivateTrainer:
             self.plan,
             self.ledger.history,
             steps=self.step,
-            is_secure=self._noise_bits.secure,
+            is_secure=self._noise_bits.secure and not self.ledger.history.seeded,
             dropped_examples=self._dropped,
         )
         record = self._files.finished(result) or RunRecord.now(self._names)

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer, Rprop
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.optimizer import _global_optimizer_pre_hooks
 
 from taut._base import validate
 from taut.errors import UnsoundConfiguration
@@ -104,7 +105,8 @@ def check_linear(optimizer: Optimizer) -> None:
 
     Later noise takes back earlier noise in sums; signs and lengths of single gradients keep it.
     """
-    if isinstance(optimizer, Rprop) or optimizer._optimizer_step_pre_hooks:
+    hooks = optimizer._optimizer_step_pre_hooks or _global_optimizer_pre_hooks
+    if isinstance(optimizer, Rprop) or hooks:
         raise UnsoundConfiguration(
             f"{type(optimizer).__name__} uses signs or lengths of single noisy gradients (or a "
             "hook before its step may), where correlated noise is not taken back; use SGD with "

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from taut._base.files import write_atomically
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource
+from taut.training._data.fingerprint import fingerprint, new_key
 from taut.training._ledger.ledger import RunLedger
 from taut.training._ledger.record import RunRecord
 from taut.training._ledger.result import TrainingResult
 from taut.training._ledger.run_directory import RunDirectory
-from taut.training._noise.keyed_bits import NoiseKeys
+from taut.training._noise.keyed_bits import NoiseKeys, SessionKey
 from taut.training._plan.plan import Plan
 from taut.training._run.files.checkpoint import Checkpoints
-from taut.training._run.files.noise_keys import session_keys
+from taut.training._run.files.noise_keys import NoiseOf, session_keys
 from taut.training._run.files.same_dataset import same_dataset
 from taut.training._run.files.shared_ledger import SharedLedger
 from taut.training._run.settings import Checkpointing
@@ -52,6 +56,7 @@ class RunFiles:
         self._plan = plan
         self._memory: RunLedger | None = None
         self._run: str | None = None
+        self._seen: tuple[bytes, str] | None = None  # key and fingerprint, of a run without files
         self._checkpoints: Checkpoints | None = None
         if self._at is not None:
             self._checkpoints = Checkpoints(self._at.checkpoint, checkpoints)
@@ -99,6 +104,8 @@ class RunFiles:
             may_change: whether to go on with another one, which the ledger then says.
         """
         if self._at is None:
+            if self._plan.encoder is not None:
+                self._processes.agreed(lambda: self._check_seen(ledger, dataset))
             return
         key = self._at.private_key
         found = self._processes.agreed(
@@ -108,10 +115,40 @@ class RunFiles:
             fingerprint, changed = found
             ledger.note_data(fingerprint, changed=changed)
 
-    def noise_keys(self, source: RandomSource, step: int) -> NoiseKeys:
-        """Return the keys of correlated noise, with a new one from a step on."""
+    def _check_seen(self, ledger: RunLedger, dataset: Any) -> None:
+        """Refuse another dataset in memory, where it matters which steps an example is in."""
+        if self._seen is None or not ledger.steps:
+            key = new_key()
+            self._seen = key, fingerprint(dataset, key)
+        key, seen = self._seen
+        if fingerprint(dataset, key) != seen:
+            raise UnsoundConfiguration(
+                "the dataset is not the one that this run began with, and correlated noise is "
+                "accounted for steps of an example that are far apart; give the same one, or make "
+                "a new trainer, whose loss adds"
+            )
+
+    def noise_keys(
+        self, source: RandomSource, ledger: RunLedger, parameters: Mapping[str, Tensor]
+    ) -> NoiseKeys:
+        """Return the keys of correlated noise, with a new one from the ledger's step on.
+
+        Args:
+            source: source of the new key.
+            ledger: ledger from `ledger`, which notes the keys with its next step.
+            parameters: parameters that are trained, by name and in their order.
+        """
         path = None if self._at is None else self._at.private_noise
-        return self._processes.agreed(lambda: session_keys(path, source, step, self._run))
+        belongs = NoiseOf(self._run, NoiseOf.layout_of(parameters), ledger.history.noise)
+        # Field by field: keys themselves refuse to be pickled.
+        found = self._processes.agreed(
+            lambda: [
+                astuple(s) for s in session_keys(path, source, ledger.position, belongs).sessions
+            ]
+        )
+        keys = NoiseKeys(tuple(SessionKey(*fields) for fields in found))
+        ledger.note_noise(keys.commitment)
+        return keys
 
     def _write_plan(self, at: RunDirectory) -> None:
         if not at.plan.exists():
