@@ -304,6 +304,17 @@ def test_the_statement_of_a_run_is_certified_by_whoever_reads_it(tmp_path):
     assert verify_statement(stated).verdict == "certified"
 
 
+@pytest.mark.parametrize("sampling", [None, "cyclic_allocation"])
+def test_a_statement_with_another_encoder_is_refuted(tmp_path, sampling):
+    plan = planned("banded", sampling=sampling)
+    trainer(tmp_path, default_generator(), plan=plan).fit(DATA)
+    stated = json.loads((tmp_path / "result.json").read_text())
+    noise = stated["plan"]["noise"]
+    for bands in ([1.0], [0.5 * band for band in noise["bands"]], [2 * b for b in noise["bands"]]):
+        changed = stated | {"plan": stated["plan"] | {"noise": noise | {"bands": bands}}}
+        assert verify_statement(changed).verdict == "wrong"
+
+
 def test_a_run_does_not_go_on_with_the_noise_of_another(tmp_path):
     class Stop(Callback):
         def on_step_end(self, trainer, event):

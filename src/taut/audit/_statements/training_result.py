@@ -127,6 +127,9 @@ def _loss_of(
     if _is_cheaper(stated, planned, delta):
         said = f"its loss is not that of its plan after {counted} steps, but cheaper"
         return planned, [said], []
+    if plan.encoder is not None and _is_dearer(stated, planned, delta):
+        # Such a run is one release, spent with its first step: no crash makes it cost more.
+        return stated, ["its loss is not that of its plan, whose noise was changed"], []
     return stated, [], ["its loss counts more than the steps of its plan"]
 
 
@@ -202,6 +205,11 @@ def _is_cheaper(stated: PrivacyLoss, planned: PrivacyLoss, delta: float) -> bool
     if stated.adjacency is not planned.adjacency:
         return True
     return stated.epsilon(delta) < planned.epsilon_bounds(delta).lower
+
+
+def _is_dearer(stated: PrivacyLoss, planned: PrivacyLoss, delta: float) -> bool:
+    upper = planned.epsilon_bounds(delta).upper
+    return stated.epsilon_bounds(delta).lower > upper * (1 + _ARITHMETIC)
 
 
 # --- what stays open ------------------------------------------------------------------------------
