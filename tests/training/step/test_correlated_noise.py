@@ -31,6 +31,7 @@ from taut.training import (
     FlatClip,
     Logs,
     ModelMix,
+    Owners,
     Plan,
     PrivateLoader,
     PrivateTrainer,
@@ -170,6 +171,11 @@ def test_secure_sessions_have_keys_of_their_own():
     ("changes", "error", "message"),
     [
         ({"noise": "shuffle"}, ValueError, "one of"),
+        (
+            {"noise": "best", "examples": None, "unit": Owners(40, examples_each=2)},
+            UnsoundConfiguration,
+            "about owners",
+        ),
         ({"noise": 3}, TypeError, "Encoder or a name"),
         ({"noise": square_root(Workload(11))}, ValueError, "11 steps"),
         ({"noise": TreeEncoder(12).full_honaker()}, ValueError, "written-out"),

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.errors import UnsoundConfiguration
-from taut.matrix._encoders.encoder import Encoder, Indices, NoiseStream
+from taut.matrix._encoders.encoder import Encoder, Indices, NoiseStream, check_scale
 from taut.matrix._encoders.streams import RowStream
 from taut.matrix._workloads import refuse_dense
 
@@ -47,6 +47,7 @@ class BandedEncoder(Encoder):
                 "diagonals must be finite, positive in the first row, and zero where they would "
                 "leave the matrix"
             )
+        check_scale(found[0])
         found.setflags(write=False)
         object.__setattr__(self, "diagonals", found)
 
@@ -120,6 +121,7 @@ class DenseEncoder(Encoder):
             )
         if not (np.diagonal(found) > 0).all():
             raise ValueError("entries must have a positive diagonal, so that C can be decoded")
+        check_scale(np.diagonal(found))
         found.setflags(write=False)
         object.__setattr__(self, "entries", found)
 

@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from taut._base.arrays import Matrix, Vector
 from taut.matrix._workloads import refuse_dense
 
-__all__ = ["Encoder", "Indices", "NoiseStream"]
+__all__ = ["Encoder", "Indices", "NoiseStream", "check_scale"]
+
+_DIAGONALS = (
+    1e-100,
+    1e100,
+)  # of a diagonal: squares, and sums of as many as there are steps, are exact
 
 Indices = NDArray[np.int64]
 """Numbers of steps."""
@@ -106,3 +111,18 @@ class Encoder(ABC):
         """Return the l2-norm of every column, shape (steps,)."""
         norms: Vector = np.linalg.norm(self.matrix(), axis=0)
         return norms
+
+
+def check_scale(diagonal: Vector) -> None:
+    """Refuse a diagonal whose squares floating point cannot hold, nor the sensitivity with them.
+
+    Raises:
+        ValueError: with the way out.
+    """
+    least, most = _DIAGONALS
+    if not ((diagonal >= least) & (diagonal <= most)).all():
+        raise ValueError(
+            f"the diagonal of an encoder must lie between {least:g} and {most:g}, got "
+            f"{float(diagonal.min())!r} to {float(diagonal.max())!r}; divide the encoder by a "
+            "constant, and sigma with it"
+        )

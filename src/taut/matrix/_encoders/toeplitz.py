@@ -10,7 +10,7 @@ import numpy as np
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector, numbers_in_a_row
 from taut._base.validate import PositiveInteger
-from taut.matrix._encoders.encoder import Encoder, Indices, NoiseStream
+from taut.matrix._encoders.encoder import Encoder, Indices, NoiseStream, check_scale
 from taut.matrix._encoders.streams import BufferStream, HistoryStream, RowStream
 from taut.matrix._series import padded, quotient
 
@@ -68,6 +68,7 @@ def _coefficients(steps: int, **argument: Sequence[float]) -> tuple[float, ...]:
             f"{name} must be at most steps={steps} finite numbers of which the first is positive, "
             f"got {values.size}, beginning with {float(values[0])!r}"
         )
+    check_scale(values[:1])
     return tuple(values.tolist())
 
 

@@ -27,9 +27,17 @@ from taut.training._sampling.keyed import KeyedSampling
 from taut.training._sampling.sampling import Sampling
 
 if TYPE_CHECKING:
+    from taut.training._plan.owners import Owners
     from taut.training._plan.planned_steps import PlannedSteps
 
-__all__ = ["check_correlated", "encoder_from_dict", "encoder_of", "encoder_to_dict", "last_error"]
+__all__ = [
+    "check_correlated",
+    "encoder_from_dict",
+    "encoder_of",
+    "encoder_to_dict",
+    "last_error",
+    "refuse_owners",
+]
 
 _KINDS: dict[str, type[Encoder]] = {
     "toeplitz": ToeplitzEncoder,
@@ -101,11 +109,7 @@ def check_correlated(steps: PlannedSteps) -> None:
     """
     if steps.encoder is None:
         return
-    if steps.unit is not None:
-        raise UnsoundConfiguration(
-            "correlated noise is for plans about examples, and this one is about owners; leave "
-            "unit= or noise= out"
-        )
+    refuse_owners(steps.unit)
     clipping, plain = steps.clipping, "use FlatClip or GroupClip, or leave noise= out"
     if steps.mixing is not None:
         raise UnsoundConfiguration(
@@ -127,6 +131,19 @@ def check_correlated(steps: PlannedSteps) -> None:
             f"clipping={clipping!r} moves its bound, and with it the noise; {plain}"
         )
     steps.sampling.correlated_loss(steps.encoder, 1.0)
+
+
+def refuse_owners(unit: Owners | None) -> None:
+    """Refuse a plan about owners.
+
+    Raises:
+        UnsoundConfiguration: with the way out.
+    """
+    if unit is not None:
+        raise UnsoundConfiguration(
+            "correlated noise is for plans about examples, and this one is about owners; leave "
+            "unit= or noise= out"
+        )
 
 
 def encoder_to_dict(encoder: Encoder) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from taut.training._plan.arguments import (
 )
 from taut.training._plan.best_noise import best_noise
 from taut.training._plan.best_sampling import BEST, cheaper
-from taut.training._plan.correlation import check_correlated, encoder_of, last_error
+from taut.training._plan.correlation import check_correlated, encoder_of, last_error, refuse_owners
 from taut.training._plan.document import fields_of, written
 from taut.training._plan.feasible import Target, check_feasible
 from taut.training._plan.mixing import ModelMix
@@ -141,7 +141,8 @@ class Plan(PlannedSteps):
         why = ""
         if noise == BEST:
             kind = None if sampling in (None, BEST) else sampling_of(sampling)
-            _, units = unit_of(unit, examples)
+            owners, units = unit_of(unit, examples)
+            refuse_owners(owners)
             share = batches_of(units, batch_size, rate, FixedOrderSampling()).rate
             count = steps_of(steps, epochs, share, {})
             found = best_noise(count, share, epsilon, delta, kind)
