@@ -63,6 +63,17 @@ def test_opacus_that_does_not_sample_is_told_so(written):
     assert not setting.passes
 
 
+@pytest.mark.parametrize(("examples", "is_open"), [(10_000, False), (10_001, True)])
+def test_records_that_may_be_left_out_have_no_lower_bound(written, examples, is_open):
+    path = written(
+        "engine.make_private(data_loader=DataLoader(d, batch_size=100, drop_last=True),"
+        "noise_multiplier=1.0, max_grad_norm=1.0, poisson_sampling=False)"
+    )
+    (setting,) = check_settings(path, examples=examples, epochs=10, delta=1e-5).settings
+    (reading,) = setting.readings
+    assert (reading.bounds.lower == 0.0) == is_open
+
+
 def test_opacus_that_calibrates_is_read_both_ways_where_it_is_open():
     setting = only("opacus_notebook.json", examples=10_000)
     poisson, shuffled = setting.readings

@@ -32,6 +32,7 @@ class NoisySteps:
         epochs: passes over the data, where batches are cut from a shuffled order.
         grouped: whether examples are clipped in groups, of which one example can turn the clipped
             mean around; `sigma` is then over twice the norm bound.
+        drops_last: whether records that do not fill a batch may be left out of an epoch.
     """
 
     sigma: float | None
@@ -42,6 +43,7 @@ class NoisySteps:
     records: int | None = None
     epochs: float | None = None
     grouped: bool = False
+    drops_last: bool = True
 
     def __post_init__(self) -> None:
         """Refuse numbers that no run has."""
@@ -81,7 +83,8 @@ class NoisySteps:
         One epoch costs one release, which is an upper bound. The lower bound is that of one epoch
         (`shuffled_floor`): a record is in exactly one batch, and batches of other sizes, such as
         the last one, differ by a shift that an attacker knows and takes away. A record that turns
-        the mean of its group around moves a sum by two norm bounds, with it and without.
+        the mean of its group around moves a sum by two norm bounds, with it and without. Where a
+        record may be left out of an epoch, no lower bound is claimed.
         """
         run = None
         if self.batch is not None and self.records is not None:
@@ -95,6 +98,8 @@ class NoisySteps:
             return reading
         batches = -(-run.sizes[1] // run.sizes[0]) if run.sizes else 1
         whole = (self.steps is None or self.steps >= batches) and (self.epochs or 1.0) >= 1
+        if self.drops_last and run.sizes and run.sizes[1] % run.sizes[0]:
+            whole = False
         sigma, shift = (2 * self.sigma, 2.0) if self.grouped else (self.sigma, 1.0)
         floor = shuffled_floor(sigma, batches, shift, self.delta) if whole else 0.0
         return replace(

@@ -118,7 +118,7 @@ def _run(reader: Reader, sigma: float | None) -> NoisySteps:
         steps = None if epochs is None else max(math.ceil(epochs * batches), 1)
         size = min(size, examples)
     delta = reader.delta(examples, "target_delta")
-    return NoisySteps(sigma, delta, steps, rate, size, examples, epochs)
+    return NoisySteps(sigma, delta, steps, rate, size, examples, epochs, drops_last=dropped)
 
 
 def _accountant(document: Document) -> str | None:
