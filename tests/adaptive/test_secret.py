@@ -1,6 +1,7 @@
 """Secrets reach mechanisms, and nothing else."""
 
 import copy
+import inspect
 import json
 import logging
 import pickle
@@ -26,6 +27,15 @@ LOOKS = {
     "array": lambda secret: np.asarray(secret, dtype=float),
     "sorted": lambda secret: sorted([secret, Secret(3.0)]),
     "list": list,
+    "state": lambda secret: secret.__getstate__(),
+    "in": lambda secret: 3 in secret,
+    "item": lambda secret: secret[0],
+    "round": round,
+    "bytes": bytes,
+    "complex": complex,
+    "percent": lambda secret: "%d" % secret,  # noqa: UP031
+    "set": lambda secret: setattr(secret, "_Secret__open", None),
+    "delete": lambda secret: delattr(secret, "_Secret__open"),
 }
 
 
@@ -53,6 +63,13 @@ def test_has_no_dictionary_and_no_subclasses():
     assert not hasattr(Secret(1.0), "__dict__")
     with pytest.raises(TypeError, match="not subclassed"):
         type("Shown", (Secret,), {})
+
+
+def test_tools_that_list_attributes_find_no_value():
+    members = dict(inspect.getmembers(Secret(1234.5)))
+    slots = [getattr(Secret(1234.5), f"_Secret{name}") for name in Secret.__slots__]
+    assert all(not isinstance(value, float) for value in [*members.values(), *slots])
+    assert "1234" not in repr(members)
 
 
 def test_mechanisms_see_it():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, NoReturn, TypeVar
 
 from taut.errors import UnsoundConfiguration
@@ -16,13 +17,14 @@ class Secret(Generic[_T]):
 
     A loss at the data at hand, or how far the data are from a worse one, tells about the data as
     much as the data do. Neither ``print``, a log line, a format, a pickle, a copy, ``json``, a
-    comparison nor ``if`` sees what is inside; mechanisms of this room do, and add noise.
+    comparison, ``if`` nor a tool that lists attributes sees what is inside; mechanisms of this room
+    do, and add noise.
 
     **Guarantee.** None: a secret has no privacy guarantee at all, which is why it is one. It
     guards against accidents, not against code that means to look.
     """
 
-    __slots__ = ("__value",)
+    __slots__ = ("__open",)
 
     def __init__(self, value: _T) -> None:
         """Hide a value.
@@ -30,7 +32,10 @@ class Secret(Generic[_T]):
         Args:
             value: the quantity that depends on the data.
         """
-        self.__value = value
+        # Behind a function: whoever walks through attributes, a debugger or a serialiser that
+        # knows slots, finds no number.
+        opened: Callable[[], _T] = lambda: value  # noqa: E731
+        object.__setattr__(self, "_Secret__open", opened)
 
     def __repr__(self) -> str:
         return "Secret(depends on the data)"
@@ -44,9 +49,11 @@ class Secret(Generic[_T]):
             "compared or computed with; hand it to a mechanism, which adds noise"
         )
 
-    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
+    __reduce__ = __reduce_ex__ = __getstate__ = __copy__ = __deepcopy__ = _refuse
+    __setattr__ = __delattr__ = _refuse
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
     __bool__ = __float__ = __int__ = __index__ = __len__ = __iter__ = __array__ = _refuse
+    __contains__ = __getitem__ = __round__ = __bytes__ = __complex__ = _refuse
     __hash__ = _refuse
 
     def __init_subclass__(cls, **_: Any) -> NoReturn:
@@ -55,5 +62,5 @@ class Secret(Generic[_T]):
 
 def reveal(secret: Secret[_T]) -> _T:
     """Return what a secret holds, for mechanisms that add noise to it."""
-    value: _T = secret._Secret__value  # type: ignore[attr-defined]
-    return value
+    opened: Callable[[], _T] = secret._Secret__open  # type: ignore[attr-defined]
+    return opened()
