@@ -1,11 +1,35 @@
 """Data-adaptive release: noise that fits the data at hand, and choices that are paid for.
 
-Quantities that depend on the data are a :class:`Secret` until a mechanism has added noise.
+Propose-test-release (`ProposedMedian` and its neighbours) spends a part of the budget to find out
+whether the data allow less noise than the worst ones. Quantities that depend on the data are a
+:class:`Secret` until a mechanism has added noise.
 """
 
 from taut._base import surface
+from taut.adaptive._propose.boundary import check_distance, check_losses
+from taut.adaptive._propose.classic.candidates import SearchedMedian
+from taut.adaptive._propose.classic.histogram import StableHistogram
+from taut.adaptive._propose.classic.median import ProposedMedian
+from taut.adaptive._propose.classic.smooth_median import SmoothMedian
+from taut.adaptive._propose.classic.stability import StableMode, StableRelease
+from taut.adaptive._propose.classic.uniform_bound import BoundedRelease
+from taut.adaptive._propose.distance_test import DistanceTest
+from taut.adaptive._propose.outcome import Outcome
 from taut.adaptive._secret import Secret
 
-__all__ = ["Secret"]
+__all__ = [
+    "BoundedRelease",
+    "DistanceTest",
+    "Outcome",
+    "ProposedMedian",
+    "SearchedMedian",
+    "Secret",
+    "SmoothMedian",
+    "StableHistogram",
+    "StableMode",
+    "StableRelease",
+    "check_distance",
+    "check_losses",
+]
 
 surface.claim(globals())

@@ -1,0 +1,1 @@
+"""Classic tests: of local sensitivity, and of stability."""

@@ -1,0 +1,1 @@
+"""Tests of a loss at the data at hand, for mechanisms of any kind."""

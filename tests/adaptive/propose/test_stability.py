@@ -1,0 +1,172 @@
+"""Exact answers and counts behind a test: all neighbours of tiny domains, both relations."""
+
+import math
+
+import numpy as np
+import pytest
+from oracles.tested_releases import THRESHOLDS, added, discrete, exchanged, passing, whole_noise
+
+from taut.adaptive import DistanceTest, StableHistogram, StableMode, StableRelease
+from taut.adaptive._secret import reveal
+from taut.audit import refute_training, replay
+from taut.errors import UnsoundConfiguration
+from taut.noise import SeededForExperiments
+
+PAIRS = {"replace": lambda: exchanged("abc", 5), "add_remove": lambda: added("abc", 6)}
+
+
+def counts_of(data):
+    return [data.count(value) for value in "abc"]
+
+
+@pytest.mark.parametrize("adjacency", PAIRS)
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.1), (0.4, 0.3)])
+def test_mode_keeps_its_loss_on_all_neighbours(adjacency, epsilon, delta):
+    test = DistanceTest(epsilon, delta, adjacency)
+    mode = StableMode(test)
+    claimed = {t: mode.loss.profile(t) for t in THRESHOLDS.tolist()}
+
+    def outputs(data):
+        distance = reveal(mode.distance(counts_of(data)))
+        p = passing(epsilon, test.threshold, distance)
+        return {None: 1 - p, "abc"[int(np.argmax(counts_of(data)))]: p}
+
+    known, worst = {}, 0.0
+    for one, other in PAIRS[adjacency]():
+        p, q = (known.setdefault(tuple(sorted(d)), outputs(d)) for d in (one, other))
+        for t, most in claimed.items():
+            truth = discrete(p, q, t)
+            assert truth <= most * (1 + 1e-9)
+            worst = max(worst, truth / most)
+    assert worst > 0.9
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "counts", "expected"),
+    [
+        ("add_remove", [9, 4, 1], 4),
+        ("add_remove", [5, 5], 0),
+        ("add_remove", [1], 0),
+        ("add_remove", [2], 1),
+        ("replace", [9, 4, 1], 2),
+        ("replace", [9, 3], 2),
+        ("replace", [5, 4], 0),
+        ("replace", [3], 1),
+        ("replace", [0, 0], 0),
+    ],
+)
+def test_distance_counts_records_until_the_winner_can_change(adjacency, counts, expected):
+    mode = StableMode(DistanceTest(1.0, 0.1, adjacency))
+    assert reveal(mode.distance(counts)) == expected
+
+
+@pytest.mark.parametrize("adjacency", PAIRS)
+def test_histogram_keeps_its_loss_on_all_neighbours(adjacency):
+    """Values are independent, so that the profile of one or two cells is all there is."""
+    test = DistanceTest(1.0, 0.05, adjacency)
+    claimed = StableHistogram(test).loss
+    at, mass = whole_noise(1.0, 25)
+
+    def cell(count):
+        sums = zip((count + at).tolist(), mass.tolist(), strict=True)
+        shown = {x: m for x, m in sums if count and x > test.threshold}
+        return {**shown, None: 1 - sum(shown.values())}
+
+    moves = [(0, 1), (1, 0), (2, 3), (3, 2)]
+    for t in THRESHOLDS[::6].tolist():
+        most = claimed.profile(t)
+        for a, b in moves:
+            if adjacency == "add_remove":
+                assert discrete(cell(a), cell(b), t) <= most * (1 + 1e-9)
+                continue
+            for c, d in moves:
+                if (a < b) == (c < d):
+                    continue  # one count rises, the other falls
+                p, q = (
+                    {(x, y): m * n for x, m in cell(i).items() for y, n in cell(j).items()}
+                    for i, j in ((a, c), (b, d))
+                )
+                assert discrete(p, q, t) <= most * (1 + 1e-9)
+
+
+def test_histogram_shows_what_many_have_and_never_what_one_has():
+    counts = StableHistogram(DistanceTest(1.0, 1e-6, "add_remove"))
+    data = ["tea"] * 200 + ["milk"] * 90 + [f"name {i}" for i in range(50)]
+    found = counts.release(data, SeededForExperiments(1)).value
+    assert list(found) == ["tea", "milk"]
+    assert abs(found["tea"] - 200) < 20
+    assert counts.release([]).value == {}
+    assert counts.release(np.array([3, 3, 4])).released
+
+
+def test_functions_that_misbehave_are_refused_at_full_cost():
+    test = DistanceTest(1.0, 1e-6, "replace")
+
+    def broken(data):
+        raise ValueError(f"record {data[0]} is odd")
+
+    for answer, distance in [
+        (broken, lambda _: 10**6),
+        (len, broken),
+        (len, lambda _: math.nan),
+        (len, lambda _: -5),
+        (len, lambda _: "far"),
+        (len, lambda _: 2.5),
+    ]:
+        outcome = StableRelease(answer, distance, test).release([777])
+        assert (outcome.released, outcome.value, outcome.loss) == (False, None, test.loss)
+    assert StableRelease(len, lambda _: math.inf, test).release([777]).value == 1
+
+
+def test_interrupts_are_not_swallowed():
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        StableRelease(len, interrupted, DistanceTest(1.0, 1e-6, "replace")).release([1])
+
+
+def test_warnings_of_functions_are_not_seen(recwarn):
+    release = StableRelease(
+        len, lambda _: int(np.log(np.zeros(1))[0] < 0), DistanceTest(1.0, 1e-6, "replace")
+    )
+    release.release([1])
+    assert not recwarn.list
+
+
+def test_bad_arguments_are_named():
+    test = DistanceTest(1.0, 1e-6, "replace")
+    with pytest.raises(TypeError, match="answer"):
+        StableRelease(3, len, test)
+    with pytest.raises(TypeError, match="test"):
+        StableRelease(len, len, None)
+    with pytest.raises(TypeError, match="test"):
+        StableMode(1.0)
+    with pytest.raises(UnsoundConfiguration, match="add_remove"):
+        StableHistogram(DistanceTest(1.0, 1e-6, "zero_out"))
+    for counts in ([], [[1]], [-77], [0.5]):
+        with pytest.raises(ValueError, match="counts must be") as caught:
+            StableMode(test).release_counts(counts)
+        assert "77" not in str(caught.value)
+
+
+@pytest.mark.parametrize("adjacency", PAIRS)
+def test_replay_finds_nothing(adjacency):
+    test = DistanceTest(1.0, 1e-6, adjacency)
+    data = ["a"] * 60 + ["b"] * 20 + ["c"]
+    neighbour = data[:-1] if adjacency == "add_remove" else [*data[:-1], "new"]
+    for release in (StableMode(test).release, StableHistogram(test).release):
+        result = replay(lambda rows, r=release: r(rows).value, data, neighbour, claim=2 * test.loss)
+        assert result.passed, result.findings
+    assert result.exercised
+
+
+def test_sequential_audit_finds_nothing():
+    test = DistanceTest(1.0, 0.05, "add_remove")
+    counts = StableHistogram(test)
+
+    def run(with_canary, seed):
+        data = ["a"] * (test.threshold + 1) + ["a"] * with_canary
+        return [float(counts.release(data, SeededForExperiments(seed)).value.get("a", 0))]
+
+    assert refute_training(run, claimed=counts.loss, delta=0.1, most_runs=100, seed=1).passed
