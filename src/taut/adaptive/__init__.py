@@ -14,22 +14,32 @@ from taut.adaptive._propose.classic.smooth_median import SmoothMedian
 from taut.adaptive._propose.classic.stability import StableMode, StableRelease
 from taut.adaptive._propose.classic.uniform_bound import BoundedRelease
 from taut.adaptive._propose.distance_test import DistanceTest
+from taut.adaptive._propose.general.proposal import ProposedRelease
+from taut.adaptive._propose.general.smooth_loss import SmoothLossRelease, smooth_noise_rdp
+from taut.adaptive._propose.general.statistics import CalibratedRelease
+from taut.adaptive._propose.general.vote import ProposedVote, vote_losses
 from taut.adaptive._propose.outcome import Outcome
 from taut.adaptive._secret import Secret
 
 __all__ = [
     "BoundedRelease",
+    "CalibratedRelease",
     "DistanceTest",
     "Outcome",
     "ProposedMedian",
+    "ProposedRelease",
+    "ProposedVote",
     "SearchedMedian",
     "Secret",
+    "SmoothLossRelease",
     "SmoothMedian",
     "StableHistogram",
     "StableMode",
     "StableRelease",
     "check_distance",
     "check_losses",
+    "smooth_noise_rdp",
+    "vote_losses",
 ]
 
 surface.claim(globals())
