@@ -36,8 +36,8 @@ class StableHistogram:
     Every count gets discrete Laplace noise of scale 1 / ``test.epsilon``; noisy counts of at least
     1 + ``test.threshold`` are shown, in the order of their size. Nothing is ever refused.
 
-    **Guarantee**: `loss`, for the adjacency of the test, if every record has one value (Thakurta
-    and Smith 2013; docs/theory/propose-test-release.md).
+    **Guarantee**: `loss`, for the adjacency of the test, if every record has one value (Vadhan
+    2017, Section 3.3; docs/theory/propose-test-release.md).
 
     Example:
         >>> from taut.adaptive import DistanceTest, StableHistogram
