@@ -74,7 +74,8 @@ def test_search_takes_the_first_bound_that_fits():
     data = np.linspace(20, 60, 200_001)
     values = [search.release(data, SeededForExperiments(s)).value for s in range(20)]
     assert np.abs(np.array(values) - 40).max() < 1  # noise of 0.1, neither refused nor of 500
-    assert not search.release([1.0, 2.0], SeededForExperiments(1)).released
+    with pytest.raises(ValueError, match="no data of 2 records"):
+        search.release([1.0, 777.0])
 
 
 def test_smooth_median_keeps_its_loss_on_all_neighbours(monkeypatch):
@@ -166,6 +167,7 @@ def test_answers_that_are_none_count_as_the_worst(answer):
         (lambda: BoundedRelease(len, len, 0.0, 0, 1, 1.0, 1.0, 0.1, "replace"), "step"),
         (lambda: BoundedRelease(len, 3, 1.0, 0, 1, 1.0, 1.0, 0.1, "replace"), "local_sensitivity"),
         (lambda: BoundedRelease(len, len, 1.0, 0, 1, 1.0, 1.0, 0.6, "replace"), "delta"),
+        (lambda: BoundedRelease(len, len, 1e-9, 0, 1e6, 1.0, 1.0, 0.1, "replace"), "2\\^40"),
         (lambda: BoundedRelease(len, len, 1.0, 0, 1, 1.0, 1.0, 0.1, "same"), "adjacency"),
     ],
 )
@@ -197,7 +199,7 @@ def test_replay_finds_nothing():
 
 
 def test_sequential_audit_finds_nothing():
-    sides = [np.repeat([0.0, 4.0], [4, 4]), np.repeat([0.0, 4.0], [5, 3])]
+    sides = [np.repeat([0.0, 4.0], [29, 5]), np.repeat([0.0, 4.0], [28, 6])]
 
     def run(with_canary, seed):
         outcome = SEARCH.release(sides[with_canary], SeededForExperiments(seed))

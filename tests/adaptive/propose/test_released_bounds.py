@@ -118,6 +118,34 @@ def test_bounds_hold_as_often_as_promised():
         assert 0.1 < missed / 500 < 0.26
 
 
+def test_nothing_is_known_of_statistics_where_releases_are_cut():
+    release = CalibratedRelease(
+        lambda data: [data],
+        NOISE,
+        lambda low, high: (low, high),
+        lambda _, bounds: bounds,
+        taut.from_rdp({2.0: 0.1}),
+        1e-6,
+    )
+    for statistic in (1e15, 1e300, -1e300):
+        low, high = release.release(statistic).value
+        assert low[0] <= statistic <= high[0]
+
+
+@pytest.mark.parametrize("sigma", [0.01, 0.1, 1.0])
+@pytest.mark.parametrize("smooth", [0.0, 1e-300, 1e-9])
+def test_losses_above_the_limit_are_refused_at_any_scale_of_noise(sigma, smooth):
+    for limit in (1e-9, 0.2, 1e9):
+        release = smooth_release(
+            limit=limit,
+            sigma=sigma,
+            delta=1e-6,
+            loss_at=lambda _, most=limit: 1e6 * most,
+            smooth_sensitivity=lambda _: smooth,
+        )
+        assert not release.release([1]).released
+
+
 def broken(*_):
     raise ValueError("record 777")
 
@@ -266,6 +294,8 @@ def test_bad_parameters_are_named():
         {"smoothness": 0.0},
         {"limit": -1.0},
         {"sigma": math.nan},
+        {"sigma": 1e-3},
+        {"smoothness": 1e-9},
         {"delta": 0.0},
         {"adjacency": "same"},
         {"loss_at": 3},

@@ -97,6 +97,9 @@ def test_histogram_shows_what_many_have_and_never_what_one_has():
     assert abs(found["tea"] - 200) < 20
     assert counts.release([]).value == {}
     assert counts.release(np.array([3, 3, 4])).released
+    assert "tea" in counts.release([*data, ["no", "value"]]).value
+    with pytest.raises(ValueError, match="2 axes"):
+        counts.release(np.zeros((3, 2)))
 
 
 def test_functions_that_misbehave_are_refused_at_full_cost():

@@ -17,7 +17,12 @@ from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting import Adjacency, PrivacyLoss, approximate, pure
 from taut.adaptive._propose.classic.median import lower_median, median_noise
-from taut.adaptive._propose.classic.median_distance import checked_range, clipped, moves_to_exceed
+from taut.adaptive._propose.classic.median_distance import (
+    checked_range,
+    clipped,
+    moves_to_exceed,
+    refuse_hopeless,
+)
 from taut.adaptive._propose.distance_test import checked_delta
 from taut.adaptive._propose.outcome import Outcome
 from taut.noise import LInfBall, RandomSource, default_generator, discrete_laplace_noise
@@ -116,8 +121,12 @@ class SearchedMedian:
             generator: source of the noise, by default the secure generator.
 
         **Guarantee**: that of the class.
+
+        Raises:
+            ValueError: if ``data`` is no vector, or so short that no data would pass.
         """
         values = clipped(data, self.low, self.high)
+        refuse_hopeless(values.size, self.low, self.high, self.bounds[-1], self.threshold)
         chosen = self._first(values, generator)
         if chosen is None:
             return Outcome(False, None, self.loss)

@@ -15,8 +15,8 @@ from taut.accounting import Adjacency, PrivacyLoss
 from taut.adaptive._propose.classic.median_distance import (
     checked_range,
     clipped,
-    farthest,
     moves_to_exceed,
+    refuse_hopeless,
 )
 from taut.adaptive._propose.distance_test import DistanceTest
 from taut.adaptive._propose.outcome import Outcome
@@ -117,7 +117,7 @@ class ProposedMedian:
                 agree would be refused more often than not.
         """
         values = clipped(data, self.low, self.high)
-        self._refuse_hopeless(values.size)
+        refuse_hopeless(values.size, self.low, self.high, self.bound, self.test.threshold)
         if not self.test.passes(self.distance(values), generator):
             return Outcome(False, None, self.loss)
         middle = lower_median(values)
@@ -125,15 +125,6 @@ class ProposedMedian:
             return Outcome(True, middle, self.loss)
         noisy = float(self._noise.release([middle], generator)[0])
         return Outcome(True, float(min(max(noisy, self.low), self.high)), self.loss)
-
-    def _refuse_hopeless(self, records: int) -> None:
-        most = farthest(records, self.low, self.high, self.bound)
-        if most is not None and most < self.test.threshold:
-            raise ValueError(
-                f"no data of {records} records would pass more often than not: distances are at "
-                f"most {most}, and the test asks for {self.test.threshold}. Give the test a larger "
-                "epsilon or delta, or propose a larger bound"
-            )
 
 
 def lower_median(values: Vector) -> float:

@@ -13,7 +13,15 @@ from numpy.typing import ArrayLike
 from taut._base import validate
 from taut._base.arrays import Vector, real_numbers
 
-__all__ = ["around_median", "checked_range", "clipped", "farthest", "moves_to_exceed", "widest"]
+__all__ = [
+    "around_median",
+    "checked_range",
+    "clipped",
+    "farthest",
+    "moves_to_exceed",
+    "refuse_hopeless",
+    "widest",
+]
 
 
 def checked_range(low: float, high: float) -> tuple[float, float]:
@@ -102,3 +110,14 @@ def farthest(records: int, low: float, high: float, bound: float) -> int | None:
         return records  # data in the middle must all be exchanged
     rank = (records + 1) // 2
     return max(rank, records + 1 - rank) - 1
+
+
+def refuse_hopeless(records: int, low: float, high: float, bound: float, threshold: int) -> None:
+    """Refuse a number of records, which is public, that never passes more often than not."""
+    most = farthest(records, low, high, bound)
+    if most is not None and most < threshold:
+        raise ValueError(
+            f"no data of {records} records would pass more often than not: distances are at most "
+            f"{most}, and the test asks for {threshold}. Give the test a larger epsilon or delta, "
+            "or propose a larger bound"
+        )

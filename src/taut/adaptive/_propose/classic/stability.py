@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -185,8 +186,21 @@ def lead_of(test: DistanceTest) -> int:
 
 
 def counted(data: Iterable[Hashable]) -> Counter[Any]:
-    """Return how many records have every value; numbers of an array become those of Python."""
-    return Counter(data.tolist() if isinstance(data, np.ndarray) else data)
+    """Return how many records have every value; numbers of an array become those of Python.
+
+    Records that are no values, since they have no hash, count for none: an error would tell.
+
+    Raises:
+        ValueError: for an array with rows.
+    """
+    if isinstance(data, np.ndarray) and data.ndim != 1:
+        raise ValueError(f"data must have one value per record, got an array of {data.ndim} axes")
+    values = data.tolist() if isinstance(data, np.ndarray) else data
+    found: Counter[Any] = Counter()
+    for value in values:
+        with suppress(TypeError):
+            found[value] += 1
+    return found
 
 
 def _counts(counts: ArrayLike) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -20,6 +20,7 @@ from taut.noise import Box, LaplaceNoise, RandomSource, laplace_with_scales
 __all__ = ["BoundedRelease"]
 
 _LEAST_PART = 2.0**-40  # of the range: the least bound; noise below it would help nobody
+_MOST_SCALES = 2.0**40  # half of where releases are cut, which would make a bound too small
 _LOSS_FACTOR = 1 + 1e-11  # covers what noise allows for rounding, twice
 
 
@@ -82,7 +83,11 @@ class BoundedRelease:
             if not callable(getattr(self, name)):
                 raise validate.WrongType(f"{name} must be a function of the data")
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
-        self._bound_noise  # noqa: B018  # what leaves the range of floats is refused here
+        if not self.high - self.low <= _MOST_SCALES * float(self._bound_noise.scales[0]):
+            raise ValueError(
+                "low and high must be less than 2^40 scales of the bound's noise apart; give a "
+                "narrower range, or a larger step"
+            )
 
     @cached_property
     def loss(self) -> PrivacyLoss:

@@ -11,7 +11,6 @@ from typing import Generic, TypeVar
 from scipy.special import ndtri
 
 from taut._base import validate
-from taut._base.floats import UP
 from taut.accounting import Adjacency, PrivacyLoss, from_rdp, gaussian
 from taut.adaptive._propose.boundary import asked, loss_of
 from taut.adaptive._propose.distance_test import checked_delta
@@ -25,7 +24,9 @@ __all__ = ["SmoothLossRelease", "smooth_noise_rdp"]
 _D = TypeVar("_D")
 _T = TypeVar("_T")
 _QUANTILE_ERROR = 1 + 1e-9  # relative: ndtri and a sum are good to 1e-13
-_LEAST_PART, _MOST_PART = 1e-12, 1e12  # of the limit: sensitivities that change no decision
+# Of the limit: sensitivities and losses beyond them change no decision, and with a sigma of 0.01 or
+# more a release lies within 2^41 scales of zero, where it is not cut.
+_LEAST_PART, _MOST_PART = 1e-6, 1e3
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ class SmoothLossRelease(Generic[_D, _T]):
             mechanism's output to that of every neighbour.
         smooth_sensitivity: function of the data: a bound on how far a record moves ``loss_at``
             here, that moves by a factor of at most exp(``smoothness``) with a record.
-        smoothness: the logarithm of that factor, above 0.
+        smoothness: the logarithm of that factor, between 1e-6 and 1.
         order: the order that all of this is about, above 1.
         limit: largest divergence with which the mechanism is run.
-        sigma: noise of both releases of the test, in units of what hides a record.
+        sigma: noise of both releases of the test, in units of what a record moves; 0.01 to 1e6.
         delta: probability, at most, that a bound is too small; below 1/2.
         adjacency: relation in which all of this holds.
 
@@ -74,9 +75,11 @@ class SmoothLossRelease(Generic[_D, _T]):
         for name in ("mechanism", "loss_at", "smooth_sensitivity"):
             if not callable(getattr(self, name)):
                 raise validate.WrongType(f"{name} must be a function of the data")
-        validate.positive(smoothness=self.smoothness)
+        if not 1e-6 <= validate.positive(smoothness=self.smoothness) <= 1:  # see _LEAST_PART
+            raise ValueError(f"smoothness must be between 1e-6 and 1, got {self.smoothness!r}")
         validate.positive(limit=self.limit)
-        validate.positive(sigma=self.sigma)
+        if not 0.01 <= validate.positive(sigma=self.sigma) <= 1e6:  # see _LEAST_PART
+            raise ValueError(f"sigma must be between 0.01 and 1e6, got {self.sigma!r}")
         checked_delta(self.delta)
         if not validate.finite(order=self.order) > 1:
             raise ValueError(f"order must be above 1, got order={self.order!r}")
@@ -86,7 +89,7 @@ class SmoothLossRelease(Generic[_D, _T]):
     def loss(self) -> PrivacyLoss:
         """The privacy loss of one release, refused or not."""
         both = 2 * gaussian(self.sigma, adjacency=self.adjacency)
-        within = from_rdp({self.order: self.limit * UP}, adjacency=self.adjacency)
+        within = from_rdp({self.order: self.limit * _QUANTILE_ERROR}, adjacency=self.adjacency)
         return behind_release(both, 0.0, within, self.delta, fixed=True)
 
     def release(self, data: _D, generator: RandomSource | None = None) -> Outcome[_T]:
@@ -98,13 +101,13 @@ class SmoothLossRelease(Generic[_D, _T]):
 
         **Guarantee**: that of the class.
         """
-        least, most = self.limit * _LEAST_PART, self.limit * _MOST_PART
-        # Within public ends the logarithm is as smooth as before.
-        smooth = min(max(loss_of(asked(self.smooth_sensitivity, data)), least), most)
+        # In units of the limit; within public ends the logarithm is as smooth as before.
+        found = loss_of(asked(self.smooth_sensitivity, data)) / self.limit
+        smooth = min(max(found, _LEAST_PART), _MOST_PART)
         width = math.exp(self._above(math.log(smooth), self.smoothness, generator))
-        spent = loss_of(asked(self.loss_at, data))
-        upper = self._above(min(spent, most), width, generator)
-        if not upper <= self.limit or math.isinf(spent):
+        spent = loss_of(asked(self.loss_at, data)) / self.limit
+        upper = self._above(min(spent, _MOST_PART), width, generator)
+        if not upper <= 1 or math.isinf(spent):
             return Outcome(False, None, self.loss)
         return made(lambda: self.mechanism(data), self.loss)
 

@@ -28,6 +28,7 @@ __all__ = ["CalibratedRelease"]
 _D = TypeVar("_D")
 _P = TypeVar("_P")
 _T = TypeVar("_T")
+_MOST_SCALES = 2.0**40  # half of where releases are cut: from there on nothing is known
 _QUANTILE_ERROR = 1 + 1e-9  # relative: ndtri, logarithm and sums are good to 1e-13
 
 
@@ -100,6 +101,12 @@ class CalibratedRelease(Generic[_D, _P, _T]):
         margins: Vector = (units * self.noise.scales + self.noise.grid) * _QUANTILE_ERROR
         return margins
 
+    def _bounds(self, noisy: Vector) -> tuple[Vector, Vector]:
+        """Return vectors between which the statistics lie, infinite where they may be cut."""
+        far = _MOST_SCALES * self.noise.scales
+        low = np.where(noisy > -far, noisy - self.margins, -np.inf)
+        return low, np.where(noisy < far, noisy + self.margins, np.inf)
+
     def release(self, data: _D, generator: RandomSource | None = None) -> Outcome[_T]:
         """Return what the mechanism releases, or a refusal.
 
@@ -115,7 +122,7 @@ class CalibratedRelease(Generic[_D, _P, _T]):
         noisy = self.noise.release(found if known else np.zeros(shape), generator)
         if not known:
             return Outcome(False, None, self.loss)
-        parameters = asked(self.choose, noisy - self.margins, noisy + self.margins)
+        parameters = asked(self.choose, *self._bounds(noisy))
         if parameters is None:
             return Outcome(False, None, self.loss)
         return made(lambda: self.mechanism(data, parameters), self.loss)

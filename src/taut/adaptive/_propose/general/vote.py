@@ -34,7 +34,7 @@ class ProposedVote:
 
     Args:
         epsilon: loss of the noise alone: Laplace noise of scale 1 / ``epsilon`` on both counts,
-            between 1e-5 and 500.
+            between 1e-4 and 500.
         limit: loss that is wanted instead, below ``epsilon``.
         delta: probability of a larger loss than ``limit``; below 1/2.
         test: what is spent to find out whether the lead is one at which the loss is within the
@@ -68,8 +68,8 @@ class ProposedVote:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        if not 1e-5 <= validate.positive(epsilon=self.epsilon) <= 500:  # some 10^8 leads; exp
-            raise ValueError(f"epsilon must be between 1e-5 and 500, got {self.epsilon!r}")
+        if not 1e-4 <= validate.positive(epsilon=self.epsilon) <= 500:  # some 10^7 leads; exp
+            raise ValueError(f"epsilon must be between 1e-4 and 500, got {self.epsilon!r}")
         validate.non_negative(limit=self.limit)
         checked_delta(self.delta)
         if not isinstance(self.test, DistanceTest):
@@ -89,10 +89,11 @@ class ProposedVote:
     def _violating(self) -> tuple[int, int] | None:
         """The least and the largest lead at which the loss may exceed the limit."""
         leads = np.arange(_harmless(self.epsilon, self.delta) + 2, dtype=np.float64)
-        losses = vote_losses(leads, self.epsilon, self.delta)
-        over = np.flatnonzero(losses * (1 + _LOSS_ERROR) + _LOSS_ERROR > self.limit)
-        # Losses of exactly zero are within any limit.
-        over = over[losses[over] > 0]
+        losses = vote_losses(leads, self.epsilon, self.delta * (1 - _LOSS_ERROR))
+        unsure = losses * (1 + _LOSS_ERROR) + _LOSS_ERROR > self.limit
+        # Where a vote less still turns the winner around with less than delta, the loss is zero.
+        rare, _ = _log_chances(leads - 1, self.epsilon)
+        over = np.flatnonzero(unsure & (rare > math.log(self.delta) - _LOSS_ERROR))
         return None if over.size == 0 else (int(over[0]), int(over[-1]))
 
     def distance(self, first: int, second: int) -> Secret[int]:
