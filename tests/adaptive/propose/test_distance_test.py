@@ -125,6 +125,14 @@ def test_a_distance_that_is_no_secret_is_refused_without_its_value():
     assert "123456" not in str(caught.value)
 
 
+def test_numbers_of_other_types_are_taken_as_floats():
+    for epsilon in (np.float32(0.5), Fraction(1, 2), np.int64(2)):
+        test = DistanceTest(epsilon, Fraction(1, 1000), "replace")
+        assert type(test.epsilon) is float
+        assert test == DistanceTest(float(epsilon), 1e-3, "replace")
+        assert test.passes(Secret(10**9))
+
+
 def test_losses_add_up_with_others():
     test = DistanceTest(0.5, 1e-6, "replace")
     total = test.loss + taut.laplace(2.0, adjacency="replace")

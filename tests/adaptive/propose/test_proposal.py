@@ -146,11 +146,18 @@ def test_divergences_add_up_but_for_failure(seed):
         limit=most,
         direction="forward",
     )
+    once = {e: proposal.loss.delta(e) for e in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)}
+    twice = {e: (2 * proposal.loss).delta(e) for e in once}
     for one, other in PAIRS:
         check_losses(proposal.losses, one, other, most=3)
-        for e in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0):
+        for e in once:
             truth = discrete(outputs[one], outputs[other], math.exp(e))
-            assert truth <= proposal.loss.delta(e)
+            assert truth <= once[e]
+            pairs = [
+                {(x, y): m * n for x, m in o.items() for y, n in o.items()}
+                for o in (outputs[one], outputs[other])
+            ]
+            assert discrete(*pairs, math.exp(e)) <= twice[e]
     assert [proposal._distance(data) for data in DATA] == [
         min(steps_to(violating, data), TEST.cap) for data in DATA
     ]

@@ -96,6 +96,13 @@ def test_words_next_to_the_chance_are_decided_by_more_bits():
     assert not _minority_wins(3, Fraction(1), Words([first, second + 1]))
 
 
+def test_huge_leads_are_drawn_without_trouble():
+    for lead in (10**6, 10**18, 10**40):
+        assert not _minority_wins(lead, Fraction(500), SeededForExperiments(1))
+    test = DistanceTest(0.5, 1e-6, "add_remove")
+    assert ProposedVote(1.0, 0.1, 1e-6, test).release(0, 10**30).value == 1
+
+
 def test_a_clear_lead_is_released_and_a_narrow_one_refused():
     test = DistanceTest(0.5, 1e-6, "add_remove")
     vote = ProposedVote(1.0, 0.1, 1e-6, test)

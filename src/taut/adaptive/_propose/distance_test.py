@@ -13,6 +13,7 @@ from taut._base import validate
 from taut._base.floats import RELATIVE_ERROR, UP
 from taut.accounting import Adjacency, PrivacyLoss, approximate
 from taut.adaptive._propose.boundary import distance_of
+from taut.adaptive._propose.frozen_fields import settle
 from taut.adaptive._secret import Secret, reveal
 from taut.noise import Box, RandomSource, default_generator, discrete_laplace_noise
 from taut.noise.recording import Release, released
@@ -63,13 +64,12 @@ class DistanceTest:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validate.positive(epsilon=self.epsilon)
+        settle(self, epsilon=validate.positive(epsilon=self.epsilon))
         if not _LEAST_EPSILON <= self.epsilon <= _MOST_EPSILON:
             raise ValueError(
                 f"epsilon must be between 2^-50 and {_MOST_EPSILON:g}, got epsilon={self.epsilon!r}"
             )
-        checked_delta(self.delta)
-        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        settle(self, delta=checked_delta(self.delta), adjacency=Adjacency(self.adjacency))
 
     @cached_property
     def threshold(self) -> int:
@@ -153,9 +153,10 @@ class DistanceTest:
 
 def checked_delta(delta: float) -> float:
     """Return the probability of a wrong pass: data that violate a bound pass sometimes, seldom."""
-    if not _LEAST_DELTA <= validate.below_one(delta=delta) < 0.5:
+    chance = validate.below_one(delta=delta)
+    if not _LEAST_DELTA <= chance < 0.5:
         raise ValueError(f"delta must be above 1e-290 and below 1/2, got delta={delta!r}")
-    return delta
+    return chance
 
 
 def _tail(epsilon: float, threshold: int) -> float:

@@ -24,6 +24,7 @@ from taut.adaptive._propose.classic.median_distance import (
     refuse_hopeless,
 )
 from taut.adaptive._propose.distance_test import checked_delta
+from taut.adaptive._propose.frozen_fields import settle
 from taut.adaptive._propose.outcome import Outcome
 from taut.noise import LInfBall, RandomSource, default_generator, discrete_laplace_noise
 from taut.noise.recording import Release, released
@@ -82,14 +83,18 @@ class SearchedMedian:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validate.positive(test_epsilon=self.test_epsilon)
-        validate.positive(epsilon=self.epsilon)
-        checked_range(self.low, self.high)
+        settle(
+            self,
+            test_epsilon=validate.positive(test_epsilon=self.test_epsilon),
+            epsilon=validate.positive(epsilon=self.epsilon),
+            delta=checked_delta(self.delta),
+        )
+        low, high = checked_range(self.low, self.high)
+        settle(self, low=low, high=high)
         bounds = tuple(validate.positive(bound=bound) for bound in self.bounds)
         if not bounds or any(a >= b for a, b in pairwise(bounds)):
             raise ValueError(f"bounds must increase, and be at least one, got {bounds!r}")
-        object.__setattr__(self, "bounds", bounds)
-        checked_delta(self.delta)
+        settle(self, bounds=bounds)
         if not 2.0**-40 <= self.test_epsilon <= 500:  # noise in 64 bits; exp within floats
             raise ValueError(
                 f"test_epsilon must be between 2^-40 and 500, got {self.test_epsilon!r}"

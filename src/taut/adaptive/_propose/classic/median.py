@@ -19,6 +19,7 @@ from taut.adaptive._propose.classic.median_distance import (
     refuse_hopeless,
 )
 from taut.adaptive._propose.distance_test import DistanceTest
+from taut.adaptive._propose.frozen_fields import settle
 from taut.adaptive._propose.outcome import Outcome
 from taut.adaptive._secret import Secret
 from taut.errors import AdjacencyMismatch
@@ -72,13 +73,14 @@ class ProposedMedian:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        checked_range(self.low, self.high)
-        validate.non_negative(bound=self.bound)
+        low, high = checked_range(self.low, self.high)
+        settle(self, low=low, high=high)
+        settle(self, bound=validate.non_negative(bound=self.bound))
         need_replace(self.test)
         if self.bound > 0:
             if self.epsilon is None:
                 raise ValueError("epsilon must be given, of the noise for a bound above 0")
-            validate.positive(epsilon=self.epsilon)
+            settle(self, epsilon=validate.positive(epsilon=self.epsilon))
         elif self.epsilon is not None:
             raise ValueError(
                 "epsilon must be left out for a bound of 0: an exact median has no noise"

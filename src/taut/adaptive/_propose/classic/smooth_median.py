@@ -21,6 +21,7 @@ from taut.adaptive._propose.classic.median_distance import (
     widest,
 )
 from taut.adaptive._propose.distance_test import checked_delta
+from taut.adaptive._propose.frozen_fields import settle
 from taut.adaptive._propose.outcome import Outcome
 from taut.noise import Box, RandomSource, default_generator, discrete_laplace_noise
 from taut.noise.recording import Release, released
@@ -67,9 +68,10 @@ class SmoothMedian:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validate.positive(epsilon=self.epsilon)
-        checked_range(self.low, self.high)
-        checked_delta(self.delta)
+        settle(self, epsilon=validate.positive(epsilon=self.epsilon))
+        low, high = checked_range(self.low, self.high)
+        settle(self, low=low, high=high)
+        settle(self, delta=checked_delta(self.delta))
         if not 1e-4 <= self.epsilon <= 500:  # the search takes 1 / epsilon^2; exp within floats
             raise ValueError(f"epsilon must be between 1e-4 and 500, got {self.epsilon!r}")
 

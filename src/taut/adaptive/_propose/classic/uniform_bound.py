@@ -14,6 +14,7 @@ from taut.accounting import Adjacency, PrivacyLoss, approximate
 from taut.adaptive._propose.boundary import asked, number_of
 from taut.adaptive._propose.classic.median_distance import checked_range
 from taut.adaptive._propose.distance_test import checked_delta
+from taut.adaptive._propose.frozen_fields import settle
 from taut.adaptive._propose.outcome import Outcome
 from taut.noise import Box, LaplaceNoise, RandomSource, laplace_with_scales
 
@@ -74,15 +75,19 @@ class BoundedRelease:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validate.positive(step=self.step)
-        validate.positive(bound_epsilon=self.bound_epsilon)
-        validate.positive(epsilon=self.epsilon)
-        checked_range(self.low, self.high)
-        checked_delta(self.delta)
+        settle(
+            self,
+            step=validate.positive(step=self.step),
+            bound_epsilon=validate.positive(bound_epsilon=self.bound_epsilon),
+            epsilon=validate.positive(epsilon=self.epsilon),
+            delta=checked_delta(self.delta),
+            adjacency=Adjacency(self.adjacency),
+        )
+        low, high = checked_range(self.low, self.high)
+        settle(self, low=low, high=high)
         for name in ("value", "local_sensitivity"):
             if not callable(getattr(self, name)):
                 raise validate.WrongType(f"{name} must be a function of the data")
-        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
         if not self.high - self.low <= _MOST_SCALES * float(self._bound_noise.scales[0]):
             raise ValueError(
                 "low and high must be less than 2^40 scales of the bound's noise apart; give a "

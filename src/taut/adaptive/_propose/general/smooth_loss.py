@@ -14,6 +14,7 @@ from taut._base import validate
 from taut.accounting import Adjacency, PrivacyLoss, from_rdp, gaussian
 from taut.adaptive._propose.boundary import asked, loss_of
 from taut.adaptive._propose.distance_test import checked_delta
+from taut.adaptive._propose.frozen_fields import settle
 from taut.adaptive._propose.general.losses import behind_release
 from taut.adaptive._propose.general.proposal import made
 from taut.adaptive._propose.outcome import Outcome
@@ -77,13 +78,18 @@ class SmoothLossRelease(Generic[_D, _T]):
                 raise validate.WrongType(f"{name} must be a function of the data")
         if not 1e-6 <= validate.positive(smoothness=self.smoothness) <= 1:  # see _LEAST_PART
             raise ValueError(f"smoothness must be between 1e-6 and 1, got {self.smoothness!r}")
-        validate.positive(limit=self.limit)
+        settle(self, limit=validate.positive(limit=self.limit), delta=checked_delta(self.delta))
         if not 0.01 <= validate.positive(sigma=self.sigma) <= 1e6:  # see _LEAST_PART
             raise ValueError(f"sigma must be between 0.01 and 1e6, got {self.sigma!r}")
-        checked_delta(self.delta)
         if not validate.finite(order=self.order) > 1:
             raise ValueError(f"order must be above 1, got order={self.order!r}")
-        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        settle(
+            self,
+            smoothness=float(self.smoothness),
+            order=float(self.order),
+            sigma=float(self.sigma),
+            adjacency=Adjacency(self.adjacency),
+        )
 
     @cached_property
     def loss(self) -> PrivacyLoss:

@@ -17,6 +17,7 @@ from taut._base.arrays import Vector, real_numbers
 from taut.accounting import PrivacyLoss
 from taut.adaptive._propose.boundary import asked
 from taut.adaptive._propose.distance_test import checked_delta
+from taut.adaptive._propose.frozen_fields import settle
 from taut.adaptive._propose.general.losses import behind_release, checked_within
 from taut.adaptive._propose.general.proposal import made
 from taut.adaptive._propose.outcome import Outcome
@@ -81,8 +82,11 @@ class CalibratedRelease(Generic[_D, _P, _T]):
         for name in ("statistics", "choose", "mechanism"):
             if not callable(getattr(self, name)):
                 raise validate.WrongType(f"{name} must be a function")
-        checked_delta(self.delta)
-        validate.below_one(noise_delta=self.noise_delta)
+        settle(
+            self,
+            delta=checked_delta(self.delta),
+            noise_delta=validate.below_one(noise_delta=self.noise_delta),
+        )
         checked_within(self.within, self.noise.sensitivity.adjacency, "forward")
         self.loss  # noqa: B018  # forms without a proof are refused here
 

@@ -14,6 +14,7 @@ from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting import Adjacency, PrivacyLoss, approximate
 from taut.adaptive._propose.distance_test import DistanceTest, checked_delta
+from taut.adaptive._propose.frozen_fields import settle
 from taut.adaptive._propose.general.losses import behind_distance
 from taut.adaptive._propose.outcome import Outcome
 from taut.adaptive._secret import Secret
@@ -70,8 +71,12 @@ class ProposedVote:
         """Check the parameters."""
         if not 1e-4 <= validate.positive(epsilon=self.epsilon) <= 500:  # some 10^7 leads; exp
             raise ValueError(f"epsilon must be between 1e-4 and 500, got {self.epsilon!r}")
-        validate.non_negative(limit=self.limit)
-        checked_delta(self.delta)
+        settle(
+            self,
+            epsilon=float(self.epsilon),
+            limit=validate.non_negative(limit=self.limit),
+            delta=checked_delta(self.delta),
+        )
         if not isinstance(self.test, DistanceTest):
             raise validate.WrongType(f"test must be a DistanceTest, got test={self.test!r}")
         if self.test.adjacency is not Adjacency.ADD_REMOVE:
