@@ -264,6 +264,13 @@ def test_bounds_on_a_loss_hold_but_for_delta():
     assert low / 400 > 0.08
 
 
+def test_noise_of_any_size_ends_in_an_answer():
+    source = SeededForExperiments(9)
+    for delta in (0.4, 1e-6):
+        release = smooth_release(sigma=1e6, smoothness=1.0, delta=delta)
+        assert {release.release([1], source).released for _ in range(20)} <= {True, False}
+
+
 def test_loss_adds_order_over_variance_and_the_limit():
     release = smooth_release(delta=1e-6)
     plain = taut.from_rdp({8.0: 8 / 16 + 0.2})

@@ -110,7 +110,9 @@ class SmoothLossRelease(Generic[_D, _T]):
         # In units of the limit; within public ends the logarithm is as smooth as before.
         found = loss_of(asked(self.smooth_sensitivity, data)) / self.limit
         smooth = min(max(found, _LEAST_PART), _MOST_PART)
-        width = math.exp(self._above(math.log(smooth), self.smoothness, generator))
+        noisy = self._above(math.log(smooth), self.smoothness, generator)
+        # No record moves what follows by more than its range, and public ends tell nothing.
+        width = math.exp(min(max(noisy, math.log(_LEAST_PART)), math.log(_MOST_PART)))
         spent = loss_of(asked(self.loss_at, data)) / self.limit
         upper = self._above(min(spent, _MOST_PART), width, generator)
         if not upper <= 1 or math.isinf(spent):
