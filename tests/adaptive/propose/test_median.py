@@ -13,6 +13,7 @@ from oracles.tested_releases import THRESHOLDS, behind_test, exchanged, laplace_
 from taut.adaptive import DistanceTest, ProposedMedian
 from taut.adaptive._propose.classic.median_distance import (
     around_median,
+    clipped,
     farthest,
     moves_to_exceed,
     widest,
@@ -72,8 +73,8 @@ def test_distances_are_those_of_enumeration(records):
     st.integers(1, 30),
 )
 def test_distances_of_neighbours_differ_by_one_at_most(data, other, bound, cap):
-    values = np.array(data)
-    neighbour = np.append(values[:-1], other)
+    values = clipped(data, -3.0, 3.0)
+    neighbour = clipped([*data[:-1], other], -3.0, 3.0)
     found = [moves_to_exceed(each, -3.0, 3.0, bound, cap) for each in (values, neighbour)]
     assert abs(found[0] - found[1]) <= 1
 

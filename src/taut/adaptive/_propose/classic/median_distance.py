@@ -86,6 +86,8 @@ def widest(near: Vector, moves: int) -> float:
 def moves_to_exceed(values: Vector, low: float, high: float, bound: float, cap: int) -> int:
     """Return the least k with A(k) > ``bound``, at most ``cap``: a query of sensitivity one.
 
+    Only for data within ``low`` and ``high``, as `clipped` returns them.
+
     Differences are rounded to doubles, which keeps their order: it is the distance to a local
     sensitivity that rounds to more than the bound. One that does not is at most half a unit in
     the last place above it.
