@@ -104,7 +104,7 @@ def test_names_that_multiply_are_refused(written):
     start = time.process_time()
     with pytest.raises(ValueError, match=r"too often|events|settings"):
         check_settings(written("\n".join(lines), "a.py"))
-    assert time.process_time() - start < 30
+    assert time.process_time() - start < 5
 
 
 def test_arithmetic_takes_no_memory(written):

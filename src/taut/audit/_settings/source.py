@@ -15,7 +15,7 @@ __all__ = ["read_source"]
 
 _MOST_HOPS = 20  # from a name to its literal; programs take one or two
 _MOST_SHOWN = 60  # characters of an expression that a message repeats
-_MOST_LOOKS = 1_000_000  # at expressions: names that hold each other twice multiply without end
+_MOST_LOOKS = 100_000  # at expressions: names that hold each other twice multiply without end
 _LARGEST = 1e18  # of a number in arithmetic, so that no power takes the memory of the machine
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
