@@ -20,6 +20,9 @@ from taut.adaptive._propose.general.statistics import CalibratedRelease
 from taut.adaptive._propose.general.vote import ProposedVote, vote_losses
 from taut.adaptive._propose.outcome import Outcome
 from taut.adaptive._secret import Secret
+from taut.adaptive._sparse_vector.design import SparseVectorDesign
+from taut.adaptive._sparse_vector.mechanism import SparseVector
+from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
 
 __all__ = [
     "BoundedRelease",
@@ -29,10 +32,13 @@ __all__ = [
     "ProposedMedian",
     "ProposedRelease",
     "ProposedVote",
+    "ScalarNoise",
     "SearchedMedian",
     "Secret",
     "SmoothLossRelease",
     "SmoothMedian",
+    "SparseVector",
+    "SparseVectorDesign",
     "StableHistogram",
     "StableMode",
     "StableRelease",

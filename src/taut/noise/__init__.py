@@ -10,6 +10,7 @@ draws it exactly, on a grid, from a cryptographically secure generator. Beside t
 from taut._base import surface
 from taut.noise import clipping, geometry, recording
 from taut.noise._disparity import Disparity, disparity, laplace_threshold, majorises
+from taut.noise._exact.rounded_draws import rounded_noise
 from taut.noise._mechanisms.gaussian import GaussianNoise
 from taut.noise._mechanisms.grid_gaussian import GridGaussian, grid_gaussian
 from taut.noise._mechanisms.laplace import LaplaceNoise, laplace_with_scales
@@ -88,6 +89,7 @@ __all__ = [
     "optimal_masked_noise",
     "recommend",
     "recording",
+    "rounded_noise",
     "staircase",
 ]
 

@@ -280,3 +280,17 @@ class TestRefusals:
             FixedSizeRenyi(release, 3, 2)
         with pytest.raises(ValueError, match="as many counts"):
             JointRenyi((release,), ())
+
+
+def test_a_pure_guarantee_beside_a_curve():
+    curve = {2.0: 0.3, 5.0: 0.6, 30.0: 0.9}
+    both = taut.from_rdp(curve, pure_epsilon=1.1)
+    assert both.epsilon(0) == pytest.approx(1.1)
+    assert both.epsilon(1e-6) <= min(taut.from_rdp(curve).epsilon(1e-6), 1.1)
+    assert both.epsilon(0.1) == pytest.approx(taut.from_rdp(curve).epsilon(0.1))
+    assert both.rdp(1e6) == 1.1
+    assert (5 * both).epsilon(1e-6) <= (5 * taut.pure(1.1)).epsilon(1e-6) * (1 + 1e-9)
+    assert taut.PrivacyLoss.from_json(both.to_json()) == both
+    assert "epsilon=1.1" in repr(both)
+    with pytest.raises(ValueError, match="pure_epsilon"):
+        taut.from_rdp(curve, pure_epsilon=-1.0)

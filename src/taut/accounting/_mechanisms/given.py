@@ -27,6 +27,7 @@ __all__ = [
     "Finite",
     "Profile",
     "Pure",
+    "PureRenyi",
     "approximate",
     "finite",
     "from_profile",
@@ -63,6 +64,27 @@ class Approximate(Release):
     def pair(self, half: Half) -> Pair:
         """Symmetric: randomized response, or failure with probability delta."""
         return FailingPair(binary_pair(self.epsilon), self.delta)
+
+
+@dataclass(frozen=True)
+class PureRenyi(Renyi):
+    """Anything that satisfies epsilon-DP and has Renyi divergences that are known besides."""
+
+    kind = "pure_rdp"
+    epsilon: NonNegative = 0.0
+
+    @property
+    def plain(self) -> Release:
+        """The worst of what satisfies epsilon-DP, which dominates this release."""
+        return Pure(self.epsilon)
+
+    def renyi(self, half: Half, orders: Vector) -> Vector:
+        """Return chords of the cumulants, or epsilon, which no divergence exceeds."""
+        return np.minimum(super().renyi(half, orders), self.epsilon)
+
+    def __str__(self) -> str:
+        """Return the number of orders, and epsilon."""
+        return f"{super().__str__()[:-1]}, epsilon={self.epsilon:g})"
 
 
 @dataclass(frozen=True)
@@ -256,6 +278,7 @@ def from_rdp(
     curve: Callable[[np.ndarray[Any, Any]], ArrayLike] | Mapping[float, float],
     orders: Sequence[float] | None = None,
     *,
+    pure_epsilon: float | None = None,
     adjacency: Adjacency | str = "add_remove",
 ) -> PrivacyLoss:
     """Return the loss of any mechanism whose Renyi divergences are known.
@@ -266,11 +289,12 @@ def from_rdp(
             (unless ``adjacency`` is one-sided), infinite where nothing is known.
         orders: where a function is evaluated; by default at some 360 orders up to a million.
             The values there are what is kept.
+        pure_epsilon: an epsilon of pure differential privacy that is known besides, if any.
         adjacency: the relation that the divergences are for.
 
-    The loss has no dominating pair. A sum that contains it is answered by the best valid route,
-    which ``explain`` names: Renyi divergences of everything, or delta split between the releases
-    with a pair and the rest.
+    The loss has no dominating pair but that of ``pure_epsilon``. A sum that contains it is answered
+    by the best valid route, which ``explain`` names: Renyi divergences of everything, or delta
+    split between the releases with a pair and the rest.
 
     **Guarantee**: an upper bound for the adaptive composition (Mironov 2017, Proposition 1;
     conversion of Canonne, Kamath and Steinke 2020, Proposition 12). Between orders the cumulant
@@ -305,7 +329,10 @@ def from_rdp(
     if not known.any():
         raise ValueError("curve must be finite at one order at least")
     direction = str(relation) if relation in (Adjacency.ADD, Adjacency.REMOVE) else None
-    release = Renyi(tuple(at[known].tolist()), tuple(values[known].tolist()), direction)
+    kept = tuple(at[known].tolist()), tuple(values[known].tolist()), direction
+    release = Renyi(*kept)
+    if pure_epsilon is not None:
+        release = PureRenyi(*kept, validate.non_negative(pure_epsilon=pure_epsilon))
     return PrivacyLoss([(release, 1)], relation)
 
 
