@@ -3,6 +3,8 @@
 Propose-test-release (`ProposedMedian` and its neighbours) spends a part of the budget to find out
 whether the data allow less noise than the worst ones. Quantities that depend on the data are a
 :class:`Secret` until a mechanism has added noise.
+Quantities that depend on the data are a :class:`Secret` until a mechanism has added noise.
+:class:`SparseVector` answers many questions about a threshold at the price of the few that pass.
 """
 
 from taut._base import surface
@@ -20,18 +22,28 @@ from taut.adaptive._propose.general.statistics import CalibratedRelease
 from taut.adaptive._propose.general.vote import ProposedVote, vote_losses
 from taut.adaptive._propose.outcome import Outcome
 from taut.adaptive._secret import Secret
+from taut.adaptive._sparse_vector.between import BetweenDesign, BetweenThresholds
 from taut.adaptive._sparse_vector.design import SparseVectorDesign
+from taut.adaptive._sparse_vector.holdout import CheckedGuess, ReusableHoldout
+from taut.adaptive._sparse_vector.labelling import PrivateLabels
 from taut.adaptive._sparse_vector.mechanism import SparseVector
+from taut.adaptive._sparse_vector.plan import SparseVectorOption, SparseVectorPlan, plan_svt
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
+from taut.adaptive._sparse_vector.stages import SparseVectorStages, StagedSparseVector
 
 __all__ = [
+    "BetweenDesign",
+    "BetweenThresholds",
     "BoundedRelease",
     "CalibratedRelease",
+    "CheckedGuess",
     "DistanceTest",
     "Outcome",
+    "PrivateLabels",
     "ProposedMedian",
     "ProposedRelease",
     "ProposedVote",
+    "ReusableHoldout",
     "ScalarNoise",
     "SearchedMedian",
     "Secret",
@@ -39,11 +51,16 @@ __all__ = [
     "SmoothMedian",
     "SparseVector",
     "SparseVectorDesign",
+    "SparseVectorOption",
+    "SparseVectorPlan",
+    "SparseVectorStages",
     "StableHistogram",
     "StableMode",
     "StableRelease",
+    "StagedSparseVector",
     "check_distance",
     "check_losses",
+    "plan_svt",
     "smooth_noise_rdp",
     "vote_losses",
 ]

@@ -1,0 +1,226 @@
+"""Which noise a sparse vector should have, and whether it is worth it at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scipy.special import ndtr
+
+from taut._base import validate
+from taut.accounting import Adjacency, PrivacyLoss, calibrate, gaussian
+from taut.adaptive._sparse_vector.design import SparseVectorDesign
+from taut.adaptive._sparse_vector.errors_at import best_offset, false_above
+from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
+from taut.errors import InfeasibleBudget
+
+__all__ = ["SparseVectorOption", "SparseVectorPlan", "plan_svt"]
+
+_ROUNDS = 8  # of a search in which epsilon is nearly inversely proportional to the noise
+_CLOSE = 3e-3  # relative: an epsilon this little below the budget is near enough
+_NUDGE = 1e-3  # relative: more noise, where the search ends just above the budget
+_LARGEST_SCALE = 2.0**18  # in sensitivities, as of a design
+
+
+@dataclass(frozen=True)
+class SparseVectorOption:
+    """One way to answer questions about a threshold, at the budget.
+
+    Attributes:
+        name: how queries are answered: a kind of noise, or ``"screening"``.
+        epsilon: certified epsilon at the delta of the plan.
+        error: probability that a query at the margin from the threshold is answered wrongly.
+        scale: scale of the noise on queries.
+        design: the design, None for screening.
+        offset: number to add to thresholds, so that errors on both sides are equal.
+    """
+
+    name: str
+    epsilon: float
+    error: float
+    scale: float
+    design: SparseVectorDesign | None
+    offset: float = 0.0
+
+    @property
+    def expected_length(self) -> float:
+        """Expected number of answers below at the margin until the last one above.
+
+        Infinite for screening, which ends at its number of questions alone.
+        """
+        if self.design is None or self.error == 0:
+            return math.inf
+        return self.design.tops * (1 - self.error) / self.error
+
+
+@dataclass(frozen=True)
+class SparseVectorPlan:
+    """Options at one budget, the best first.
+
+    Attributes:
+        options: ways to answer, by their error at the margin.
+        epsilon: budget.
+        delta: where epsilon holds.
+        margin: distance from the threshold at which errors are compared.
+        queries: number of questions that was planned for, if there is one.
+    """
+
+    options: tuple[SparseVectorOption, ...]
+    epsilon: float
+    delta: float
+    margin: float
+    queries: int | None
+
+    @property
+    def best(self) -> SparseVectorOption:
+        """The option with the least error."""
+        return self.options[0]
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether a sparse vector errs less than noise on every query by itself."""
+        return self.best.design is not None
+
+    def __str__(self) -> str:
+        """Return a line per option, and the verdict."""
+        lines = [
+            f"{option.name}: error {option.error:.3g} at distance {self.margin:g}, "
+            f"noise of scale {option.scale:.4g} on queries, epsilon {option.epsilon:.4g}"
+            for option in self.options
+        ]
+        verdict = (
+            "a sparse vector is worth it"
+            if self.is_worth_it
+            else "a sparse vector is not worth it: add normal noise to every query and compare"
+        )
+        return "\n".join([*lines, verdict])
+
+
+def plan_svt(
+    epsilon: float,
+    delta: float,
+    *,
+    tops: int,
+    margin: float,
+    sensitivity: float = 1.0,
+    most_queries: int | None = None,
+    monotone: bool = False,
+    adjacency: Adjacency | str,
+) -> SparseVectorPlan:
+    """Return noise of every kind that fits a budget, ranked by how often it errs.
+
+    Args:
+        epsilon: budget, certified at ``delta``.
+        delta: probability delta of the guarantee, zero for pure privacy.
+        tops: number of answers above that are wanted.
+        margin: distance from the threshold at which a query should be answered rightly.
+        sensitivity: how far one record moves any query.
+        most_queries: number of questions; without one, normal noise has no guarantee.
+        monotone: whether one record moves all queries in one direction.
+        adjacency: the relation for which the sensitivity holds.
+
+    **Guarantee**: every option has a certified epsilon of at most the budget. Screening, the
+    alternative, adds normal noise to each of ``most_queries`` queries and compares.
+
+    Raises:
+        ValueError: for arguments out of range.
+        InfeasibleBudget: if no noise within 2^18 sensitivities meets the budget.
+
+    Example:
+        >>> from taut.adaptive import plan_svt
+        >>> plan = plan_svt(1.0, 0.0, tops=1, margin=40.0, adjacency="add_remove")
+        >>> plan.best.name, plan.is_worth_it
+        ('exponential', True)
+    """
+    budget, level = validate.positive(epsilon=epsilon), validate.below_one(delta=delta)
+    count = validate.positive_integer(tops=tops)
+    distance = validate.positive(margin=margin)
+    step = validate.positive(sensitivity=sensitivity)
+    relation = Adjacency(adjacency)
+    options: list[SparseVectorOption] = []
+    for kind, ratio in _choices(count, monotone, pure=level == 0, bounded=most_queries is not None):
+
+        def design(scale: float, kind: str = kind, ratio: float = ratio) -> SparseVectorDesign:
+            return SparseVectorDesign(
+                ScalarNoise(kind, scale),
+                ScalarNoise(kind, scale * ratio),
+                step,
+                count,
+                relation,
+                most_queries,
+                monotone=monotone,
+            )
+
+        found = _fitted(design, budget, level, step)
+        if found is not None:
+            options.append(_judged(kind, found, level, distance))
+    if most_queries is not None and level > 0:
+        options.append(_screening(budget, level, most_queries, step, distance, relation))
+    if not options:
+        raise InfeasibleBudget(
+            f"no noise up to 2^18 sensitivities meets epsilon={epsilon!r} at delta={delta!r}; ask "
+            "for fewer answers above, or for a larger epsilon"
+        )
+    ranked = sorted(options, key=lambda option: option.error)
+    names = [option.name for option in ranked]
+    ranked = [option for i, option in enumerate(ranked) if option.name not in names[:i]]
+    return SparseVectorPlan(tuple(ranked), budget, level, distance, most_queries)
+
+
+def _choices(tops: int, monotone: bool, *, pure: bool, bounded: bool) -> list[tuple[str, float]]:
+    """Return kinds of noise with the ratio of the queries' scale to the threshold's.
+
+    The variance of the difference is least at a pure epsilon for budgets in the ratio
+    1 : (2 c)^(2/3), or 1 : c^(2/3) (Lyu, Su and Li 2017); twice the noise is usual.
+    """
+    shift = 1 if monotone else 2
+    least = shift * tops / (shift * tops) ** (2 / 3)
+    ratios = sorted({2.0, least})
+    kinds = ["laplace", "exponential"] + ([] if pure or not bounded else ["gaussian"])
+    return [(kind, ratio) for kind in kinds for ratio in (ratios if kind != "gaussian" else [2.0])]
+
+
+def _fitted(
+    design: Callable[[float], SparseVectorDesign], epsilon: float, delta: float, sensitivity: float
+) -> SparseVectorDesign | None:
+    """Return the design with the least noise that meets a budget, up to some thousandths."""
+    scale = sensitivity / epsilon
+    best: SparseVectorDesign | None = None
+    for _ in range(_ROUNDS):
+        if not sensitivity / 64 <= scale <= _LARGEST_SCALE * sensitivity / 64:
+            return best
+        tried = design(scale)
+        found = tried.loss.epsilon(delta)
+        if found <= epsilon:
+            best = tried if best is None else min(best, tried, key=_noise)
+            if found >= epsilon * (1 - _CLOSE):
+                return best
+        scale *= found / epsilon * (1 + _NUDGE)
+    return best
+
+
+def _noise(design: SparseVectorDesign) -> float:
+    return design.threshold_noise.scale
+
+
+def _judged(
+    kind: str, design: SparseVectorDesign, delta: float, margin: float
+) -> SparseVectorOption:
+    noises = design.threshold_noise, design.query_noise
+    offset = best_offset(*noises, margin)
+    error = false_above(*noises, margin + offset)
+    epsilon = design.loss.epsilon(delta)
+    return SparseVectorOption(kind, epsilon, error, design.query_noise.scale, design, offset)
+
+
+def _screening(
+    epsilon: float, delta: float, queries: int, sensitivity: float, margin: float, to: Adjacency
+) -> SparseVectorOption:
+    def loss(sigma: float) -> PrivacyLoss:
+        return queries * gaussian(sigma, sensitivity, adjacency=to)
+
+    found = calibrate(loss, epsilon=epsilon, delta=delta)
+    sigma = found.value
+    spent = loss(sigma).epsilon(delta)
+    return SparseVectorOption("screening", spent, float(ndtr(-margin / sigma)), sigma, None)
