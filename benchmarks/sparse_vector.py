@@ -48,7 +48,9 @@ def accounting():
 
 
 def table():
-    print("\nquestions | Laplace pure | resampled | tight | normal published | tight | stages | plain")
+    print(
+        "\nquestions | Laplace pure | resampled | tight | normal published | tight | stages | plain"
+    )
     scale = DEVIATION / np.sqrt(2)
     for queries, (normal, laplace) in LENGTHS.items():
         pure = design("laplace", scale, laplace)

@@ -119,7 +119,7 @@ def saddle_values(phi: Gains, queries: int, tops: int) -> Vector:
     These powers solve the recursion with "at least" in the place of "equal".
     """
     costs: Vector = (queries * np.log1p(phi.values) - tops * phi.logs()).min(axis=1)
-    return costs
+    return costs * (1 + _ROUNDINGS)
 
 
 def step_values(phi: Gains, queries: int, tops: int) -> Vector | None:
