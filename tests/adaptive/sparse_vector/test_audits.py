@@ -194,6 +194,44 @@ def test_long_streams_stay_below_every_bound(kind):
     assert min(largest.values()) > 0.1  # the attack is not idle
 
 
+# --- other releases between questions ------------------------------------------------------------
+
+
+def test_a_bit_between_questions_adds_its_own_divergence():
+    # A flipped bit is released after the first answer, and decides what is asked next.
+    order, scale, keep = 4.0, 1.0, 0.8
+    z = np.linspace(-40, 40, 8001)
+    weights = stats.laplace.pdf(z)
+    weights /= weights.sum()
+
+    def outcomes(side, tree):
+        found = []
+        for first in (0, 1):
+            for bit in (0, 1):
+                for second in (0, 1):
+                    mass = weights * (keep if bit == side else 1 - keep)
+                    for value, answer in ((tree[()], first), (tree[first, bit], second)):
+                        u = (scale * z - value[side]) / (2 * scale)
+                        mass = mass * (stats.laplace.sf(u) if answer else stats.laplace.cdf(u))
+                    found.append(mass.sum())
+        return np.array(found)
+
+    bit = np.log(
+        keep**order * (1 - keep) ** (1 - order) + (1 - keep) ** order * keep ** (1 - order)
+    )
+    (bounds,) = zip(*design("laplace", 2, 2, scale).bounds(np.array([order])).values(), strict=True)
+    allowed = min(bounds) + bit / (order - 1)
+    rng = np.random.default_rng(4)
+    worst = 0.0
+    for _ in range(300):
+        places = rng.normal(0, 3, 5)
+        keys = [(), (0, 0), (0, 1), (1, 0), (1, 1)]
+        tree = {k: (x, x + rng.choice([-1, 1])) for k, x in zip(keys, places, strict=True)}
+        p, q = outcomes(0, tree), outcomes(1, tree)
+        worst = max(worst, np.log((p**order * q ** (1 - order)).sum()) / (order - 1))
+    assert bit / (order - 1) < worst <= allowed
+
+
 # --- properties --------------------------------------------------------------------------------
 
 

@@ -71,6 +71,19 @@ def test_many_questions_are_worth_it():
     assert screening.error > 1e6 * plan.best.error
 
 
+def test_pure_screening_is_laplace_noise_on_every_query():
+    plan = plan_svt(1.0, 0.0, tops=2, margin=9.0, most_queries=2, adjacency="replace")
+    screening = next(option for option in plan.options if option.name == "screening")
+    assert screening.scale == 2.0
+    assert screening.error == pytest.approx(0.5 * math.exp(-4.5))
+    assert not plan.is_worth_it
+
+
+def test_large_budgets_take_the_least_noise_there_is():
+    plan = plan_svt(5000.0, 0.0, tops=1, margin=1.0, adjacency="replace")
+    assert plan.best.design.threshold_noise.scale == 2.0**-8
+
+
 def test_bad_plans():
     with pytest.raises(ValueError, match="tops"):
         plan_svt(1.0, 1e-6, tops=3, margin=1.0, most_queries=2, adjacency="replace")

@@ -38,7 +38,6 @@ _RATIOS = 500  # knots of log r; between them chords are used, which lie above
 _DEEPEST = 25.0  # of -log r: where less is asked for, more is answered
 _ROUNDINGS = 32 * 2.0**-53  # relative error of one logarithm of a tail: with room for log_ndtr
 _CURVATURE_ROOM = 1.01  # for the rounding of second derivatives, which lose half of their digits
-_LARGEST_EXPONENT = 600.0  # of a weight: sums of many stay within doubles
 _BLOCK = 0.004  # of the queries so far, that are accounted for in one step
 _MOST_CELLS = 4e7  # blocks times answers times orders: some seconds
 
@@ -85,7 +84,7 @@ def gains(kind: str, orders: Vector, shift: float, log_moments: Vector, queries:
         kind: name of the noise on queries, symmetric and log-concave.
         orders: real orders above one, shape (m,).
         shift: the largest shift D, in units of the noise.
-        log_moments: upper bounds on log t, shape (m,): at most `_LARGEST_EXPONENT`.
+        log_moments: upper bounds on log t, shape (m,), at most 600 so that doubles hold them.
         queries: largest number of queries, which decides how fine phi must be.
     """
     # V of one more answer is larger by at most the sum of t over queries; for Laplace noise by the

@@ -52,7 +52,8 @@ class SparseVector:
     of both would cost twice.
 
     **Guarantee**: all answers together have the loss of ``design``, whoever asks and whatever is
-    asked next, for noise that is drawn exactly (docs/theory/rounding.md).
+    asked next, for noise that is drawn exactly (docs/theory/rounding.md). Losses of releases that
+    are made between questions add to it (Vadhan and Zhang 2023).
 
     Raises:
         ValueError: if a threshold is NaN or infinite, or further above ``least_value`` than the

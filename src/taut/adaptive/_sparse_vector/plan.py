@@ -21,6 +21,7 @@ _ROUNDS = 8  # of a search in which epsilon is nearly inversely proportional to 
 _CLOSE = 3e-3  # relative: an epsilon this little below the budget is near enough
 _NUDGE = 1e-3  # relative: more noise, where the search ends just above the budget
 _LARGEST_SCALE = 2.0**18  # in sensitivities, as of a design
+_SMALLEST_SCALE = 2.0**-8  # in sensitivities, as of a design
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class SparseVectorPlan:
         verdict = (
             "a sparse vector is worth it"
             if self.is_worth_it
-            else "a sparse vector is not worth it: add normal noise to every query and compare"
+            else "a sparse vector is not worth it: add noise to every query and compare"
         )
         return "\n".join([*lines, verdict])
 
@@ -121,7 +122,8 @@ def plan_svt(
         adjacency: the relation for which the sensitivity holds.
 
     **Guarantee**: every option has a certified epsilon of at most the budget. Screening, the
-    alternative, adds normal noise to each of ``most_queries`` queries and compares.
+    alternative, adds noise to each of ``most_queries`` queries by itself and compares: normal
+    noise, or Laplace noise if ``delta`` is zero.
 
     Raises:
         ValueError: for arguments out of range.
@@ -152,10 +154,10 @@ def plan_svt(
                 monotone=monotone,
             )
 
-        found = _fitted(design, budget, level, step)
+        found = _fitted(design, budget, level, step, ratio)
         if found is not None:
             options.append(_judged(kind, found, level, distance))
-    if most_queries is not None and level > 0:
+    if most_queries is not None:
         options.append(_screening(budget, level, most_queries, step, distance, relation))
     if not options:
         raise InfeasibleBudget(
@@ -182,21 +184,27 @@ def _choices(tops: int, monotone: bool, *, pure: bool, bounded: bool) -> list[tu
 
 
 def _fitted(
-    design: Callable[[float], SparseVectorDesign], epsilon: float, delta: float, sensitivity: float
+    design: Callable[[float], SparseVectorDesign],
+    epsilon: float,
+    delta: float,
+    sensitivity: float,
+    ratio: float,
 ) -> SparseVectorDesign | None:
     """Return the design with the least noise that meets a budget, up to some thousandths."""
-    scale = sensitivity / epsilon
+    least, most = _SMALLEST_SCALE * sensitivity, _LARGEST_SCALE * sensitivity / ratio
+    scale = min(max(sensitivity / epsilon, least), most)
     best: SparseVectorDesign | None = None
     for _ in range(_ROUNDS):
-        if not sensitivity / 64 <= scale <= _LARGEST_SCALE * sensitivity / 64:
-            return best
         tried = design(scale)
         found = tried.loss.epsilon(delta)
         if found <= epsilon:
             best = tried if best is None else min(best, tried, key=_noise)
             if found >= epsilon * (1 - _CLOSE):
                 return best
-        scale *= found / epsilon * (1 + _NUDGE)
+        following = min(max(scale * found / epsilon * (1 + _NUDGE), least), most)
+        if following == scale:
+            return best
+        scale = following
     return best
 
 
@@ -217,6 +225,11 @@ def _judged(
 def _screening(
     epsilon: float, delta: float, queries: int, sensitivity: float, margin: float, to: Adjacency
 ) -> SparseVectorOption:
+    if delta == 0:
+        scale = queries * sensitivity / epsilon
+        error = 0.5 * math.exp(-margin / scale)
+        return SparseVectorOption("screening", epsilon, error, scale, None)
+
     def loss(sigma: float) -> PrivacyLoss:
         return queries * gaussian(sigma, sensitivity, adjacency=to)
 
