@@ -222,6 +222,16 @@ def test_normal_queries_at_any_length_are_refused():
         design(laplace(5.0), normal(10.0), margin=1.0)
 
 
+def test_extreme_designs_have_a_loss_or_none():
+    hopeless = design(normal(300.0), normal(0.5), 1000, margin=10.0)
+    with pytest.raises(UnsoundConfiguration, match="more noise"):
+        _ = hopeless.loss
+    for scale, tops, queries in ((2.0**18, 1000, 10**18), (2.0**-8, 1, 10**18)):
+        for kind in (normal, laplace):
+            found = design(kind(scale), kind(scale), tops, queries).loss.epsilon(1e-6)
+            assert 0 < found < math.inf
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

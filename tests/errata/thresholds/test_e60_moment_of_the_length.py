@@ -39,5 +39,5 @@ def test_what_is_shipped_is_above_the_truth():
     assert math.exp(Floored(S1, S2, 0.0).log_length_moment(2.0)) >= true_moment(0.0)
     noises = ScalarNoise("gaussian", S1), ScalarNoise("gaussian", S2)
     design = SparseVectorDesign(*noises, 1.0, 1, "replace", margin=0.0)
-    bounds = design.bounds(ORDERS)
+    bounds = design.bounds(ORDERS[ORDERS < 1000])  # beyond, slopes leave what is integrated
     assert (bounds["tail_ratio"] <= bounds["length"]).all()

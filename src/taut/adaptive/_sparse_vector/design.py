@@ -56,7 +56,8 @@ class SparseVectorDesign:
 
     Raises:
         ValueError: for parameters out of range, and more answers above than queries.
-        UnsoundConfiguration: if no bound is known: normal noise on queries at any length.
+        UnsoundConfiguration: if no bound is known: normal noise on queries at any length; by
+            `loss`, if none is finite.
 
     Example:
         >>> from taut.adaptive import ScalarNoise, SparseVectorDesign
@@ -128,6 +129,11 @@ class SparseVectorDesign:
     def loss(self) -> PrivacyLoss:
         """The privacy loss of all answers together, which is spent when the mechanism is made."""
         divergences = np.min(list(self.bounds(ORDERS).values()), axis=0)
+        if not np.isfinite(divergences).any():
+            raise UnsoundConfiguration(
+                "no bound on the loss of this design is finite in doubles: its noise is far too "
+                "small for its number of answers. Take more noise, or fewer answers"
+            )
         pure = self._comparisons.pure_epsilon
         one = from_rdp(
             dict(zip(ORDERS.tolist(), divergences.tolist(), strict=True)),

@@ -21,6 +21,8 @@ __all__ = ["Floored"]
 _CELLS = 3000  # over some 24 deviations and the tilt: lines leave the curve by 1e-4 at most
 _REACH = 12.0  # deviations: beyond are 1e-32 of a normal distribution, bounded by themselves
 _ROUNDINGS = 64 * 2.0**-53  # relative, of the logarithms that are added
+_SLOPE_ROOM = 1 + 1e-9  # for the rounding of differences of hazards
+_STEEPEST = 1e4  # of a slope times the deviation: beyond, a bound would exceed 10^7
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,13 @@ class Floored:
         s1, s2 = self.threshold_deviation, self.query_deviation
         # The logarithm of the ratio has slope l(u) - l(u - D) <= D, as hazards rise by one at most.
         steepest = power * shift / s2
+        if steepest * s1 > _STEEPEST:
+            return math.inf
         z = np.linspace(mean - _REACH * s1, mean + steepest * s1**2 + _REACH * s1, _CELLS + 1)
         u = (self.margin + z) / s2
         logs = power * (log_tail("gaussian", u - shift) - log_tail("gaussian", u))
         rises = hazard("gaussian", u[1:]) - hazard("gaussian", u[:-1] - shift)
-        slopes = power / s2 * np.minimum(rises, shift)
+        slopes = power / s2 * np.minimum(rises * _SLOPE_ROOM, shift)
         pieces = [
             logs[:1] + _log_mass(mean, s1, np.array([-math.inf]), z[:1], np.zeros(1), z[:1]),
             logs[:-1] + _log_mass(mean, s1, z[:-1], z[1:], slopes, z[:-1]),
@@ -74,7 +78,7 @@ class Floored:
         z = np.linspace(-_REACH * s1, _REACH / math.sqrt(curvature), _CELLS + 1)
         u = (self.margin + z) / s2
         logs = -power * log_tail("gaussian", u)
-        slopes = power / s2 * hazard("gaussian", u[1:])
+        slopes = power / s2 * hazard("gaussian", u[1:]) * _SLOPE_ROOM
         # Beyond, the logarithm of 1 / G lies below a parabola, because hazards rise by one at most.
         rise = power / s2 * float(hazard("gaussian", u[-1:])[0]) - z[-1] / s1**2
         root = math.sqrt(curvature)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
+from scipy.special import erfcx, log_ndtr
 
 from taut._base import validate
 from taut._base.arrays import Vector
@@ -17,7 +17,7 @@ from taut.noise import RandomSource, rounded_noise
 __all__ = ["KINDS", "ScalarNoise", "hazard", "hazard_slope", "log_tail"]
 
 KINDS = ("gaussian", "laplace", "exponential")
-_LOG_ROOT = 0.5 * math.log(2 * math.pi)
+_ROOT = math.sqrt(2 / math.pi)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def log_tail(kind: str, x: Vector) -> Vector:
 def hazard(kind: str, x: Vector) -> Vector:
     """Return density over tail of symmetric, log-concave noise of scale one: it never falls."""
     if kind == "gaussian":
-        rate: Vector = np.exp(-0.5 * x * x - _LOG_ROOT - log_ndtr(-x))
+        with np.errstate(over="ignore"):  # far below zero the tail is one, and the rate zero
+            rate: Vector = _ROOT / erfcx(x * math.sqrt(0.5))
         return rate
     half = 0.5 * np.exp(np.minimum(x, 0.0))
     return half / (1 - half)
