@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from taut.adaptive import ScalarNoise
 from taut.adaptive._sparse_vector import game
 from taut.adaptive._sparse_vector.game import gains, lasting_gain, saddle_values, step_values
 
@@ -34,9 +35,7 @@ def brute_value(kind, order, queries, tops, shift):
 
 
 def log_moment(kind, order, shift):
-    if kind == "gaussian":
-        return order * (order - 1) * shift**2 / 2
-    return (order - 1) * shift
+    return (order - 1) * float(ScalarNoise(kind, 1.0).rdp(np.array([order]), shift)[0])
 
 
 def gains_of(kind, order, shift, queries):

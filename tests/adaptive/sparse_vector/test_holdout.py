@@ -69,7 +69,7 @@ def test_bad_arguments():
         made().accuracy(10, 0.0)
 
 
-def test_accuracy_holds_in_simulation():
+def test_accuracy_falls_with_the_number_of_questions():
     holdout = made(size=10**6, noise=2e-5, answer_sigma=2e-5, threshold=0.01, tops=3)
     promised = holdout.accuracy(100, failure=0.1)
     assert 0.01 < promised < 0.6

@@ -25,6 +25,7 @@ THESIS = ("pure", "pure_query", "counting", "length")
 """Bounds that are published; the others are derived in docs/theory/sparse-vector.md."""
 
 _LARGEST_EXPONENT = 600.0  # of the moment of one answer: games stay within doubles
+_SHORT = 20  # questions per answer above: beyond, a length saves Laplace noise less than 1e-3
 _SUMMED = 10**6  # terms of a sum of binomial coefficients; beyond, a closed form is above it
 _GAMMAS = np.geomspace(1.01, 50.0, 40)  # powers that Hoelder's inequality may split with
 _COUNTED = 1e-13  # relative error of a long sum of logarithms
@@ -121,8 +122,10 @@ class Comparisons:
     # --- docs/theory/sparse-vector.md ------------------------------------------------------------
 
     def _game(self, orders: Vector) -> Vector | None:
-        """The value of the game, at a bounded length."""
+        """The value of the game, at a bounded length; long ones of Laplace noise are lasting."""
         if self.queries is None or self.query.kind == "exponential" or self.gap:
+            return None
+        if self.query.kind == "laplace" and self.queries > _SHORT * self.tops:
             return None
         log_moments = (orders - 1) * self.query.rdp(orders, self.shift)
         near = log_moments < _LARGEST_EXPONENT

@@ -87,10 +87,12 @@ def gains(kind: str, orders: Vector, shift: float, log_moments: Vector, queries:
         log_moments: upper bounds on log t, shape (m,), at most 600 so that doubles hold them.
         queries: largest number of queries, which decides how fine phi must be.
     """
-    # V of one more answer is larger by at most the sum of t over queries; for Laplace noise by the
-    # largest t, which is at least t / (1 - f).
-    length = math.log1p(queries) if kind == "gaussian" else 0.0
-    depths = np.minimum(log_moments + length, _DEEPEST)
+    # V of one more answer is larger by at most the sum of t over queries. For Laplace noise by
+    # t / (1 - f) <= exp((a - 1) D), as t is that times G(u - D) at most, and f at most F(u - D).
+    deepest = log_moments + math.log1p(queries)
+    if kind == "laplace":
+        deepest = np.minimum(deepest, (orders - 1) * shift)
+    depths = np.minimum(deepest, _DEEPEST)
     shares = np.linspace(0.0, 1.0, _RATIOS + 1) ** 2
     values = np.empty((orders.size, shares.size))
     for i, order in enumerate(orders):

@@ -21,7 +21,7 @@ from taut.noise import RandomSource, grid_gaussian
 __all__ = ["CheckedGuess", "ReusableHoldout"]
 
 _MEAN_ERROR = 1e-9  # relative, of a mean that is summed exactly and divided once
-_SPLITS = np.geomspace(1e-6, 0.5, 25)  # what parts of a failure may cost in accuracy; any is sound
+_SPLITS = np.geomspace(1e-5, 0.5, 12)  # what parts of a failure may cost in accuracy; any is sound
 
 
 class CheckedGuess(NamedTuple):
