@@ -100,7 +100,11 @@ def test_queries_with_a_least_value():
     bounds = floored.bounds(np.array([2.0]))
     assert bounds["tail_ratio"][0] == pytest.approx(0.54, abs=0.005)
     assert bounds["length"][0] == pytest.approx(5.56, abs=0.03)
-    assert floored.best_bound(1e-6) == "tail_ratio"
+    assert bounds["floored_game"][0] < 0.22
+    assert floored.best_bound(1e-6) == "floored_game"
+    many = design(normal(50.0), normal(100.0), 20, margin=400.0)
+    ratio, game = (many.bounds(np.array([8.0]))[name][0] for name in ("tail_ratio", "floored_game"))
+    assert game < 0.3 * ratio
 
 
 def test_published_bounds_never_beat_the_default():
@@ -158,7 +162,7 @@ def test_no_adversary_exceeds_any_bound(pair, monotone):
 
 
 @pytest.mark.parametrize("margin", [0.0, 4.0])
-def test_no_adversary_above_a_floor_exceeds_the_tail_ratio(margin):
+def test_no_adversary_above_a_floor_exceeds_any_bound(margin):
     threshold, query = PAIRS["gaussian"]
     case = design(ScalarNoise(*threshold), ScalarNoise(*query), 2, margin=margin)
     for order in (2.0, 6.0):
@@ -173,7 +177,8 @@ def test_no_adversary_above_a_floor_exceeds_the_tail_ratio(margin):
             climbs=30,
             least=-margin,
         )
-        assert worst <= case.bounds(np.array([order]))["tail_ratio"][0]
+        bounds = case.bounds(np.array([order]))
+        assert worst <= bounds["floored_game"][0] <= bounds["tail_ratio"][0]
 
 
 def test_the_pure_bound_is_reached():

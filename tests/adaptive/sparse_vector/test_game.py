@@ -10,7 +10,13 @@ from scipy import stats
 
 from taut.adaptive import ScalarNoise
 from taut.adaptive._sparse_vector import game
-from taut.adaptive._sparse_vector.game import gains, lasting_gain, saddle_values, step_values
+from taut.adaptive._sparse_vector.game import (
+    gains,
+    gains_below,
+    lasting_gain,
+    saddle_values,
+    step_values,
+)
 
 LAWS = {"gaussian": stats.norm, "laplace": stats.laplace}
 
@@ -117,6 +123,22 @@ def test_reference_values_with_fine_cells(monkeypatch, order, queries, tops, dev
     (found,) = step_values(phi, queries, tops)
     assert found == pytest.approx(expected, rel=1e-5)
     assert found >= expected * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("order", "shift"), [(1.2, 0.3), (4.0, 0.2), (30.0, 0.05), (8.0, 1.0)])
+def test_gains_below_a_place_bound_the_ratio_up_to_it(order, shift):
+    places = np.array([-20.0, -9.0, -1.0, 0.0, 2.5, 6.0])
+    found = gains_below(order, shift, places)
+    assert (np.diff(found) >= 0).all()
+    for place, bound in zip(places[1:], found[1:], strict=True):
+        u = np.linspace(-9, place, 4001)
+        log_t = order * stats.norm.logsf(u - shift) + (1 - order) * stats.norm.logsf(u)
+        log_f = order * stats.norm.logcdf(u - shift) + (1 - order) * stats.norm.logcdf(u)
+        truth = max((log_t - np.log(-np.expm1(log_f))).max(), 0.0)
+        assert truth - 1e-8 <= bound <= truth * 1.02 + 2e-3  # a cell further on
+    ratio = stats.norm.logsf(places - shift) - stats.norm.logsf(places)
+    assert (found[2:] <= (order - 1) * ratio[2:] * 1.02 + 2e-3).all()
+    assert gains_below(order, shift, np.array([0.0, 50.0]))[1] == math.inf
 
 
 def test_length_only_adds_up_to_the_lasting_gain():

@@ -65,7 +65,7 @@ def test_loss_has_the_failure_of_stability():
 def test_normal_noise_uses_the_least_value_of_the_negative_distance():
     labels = made("gaussian", unstable=1)
     assert labels.design.margin == pytest.approx(200 - labels.distance)
-    assert "tail_ratio" in labels.design.bounds(np.array([4.0]))
+    assert "floored_game" in labels.design.bounds(np.array([4.0]))
 
 
 def test_bad_votes():

@@ -13,7 +13,13 @@ from taut._base.arrays import Vector
 from taut._base.floats import UP
 from taut.accounting import pure
 from taut.adaptive._sparse_vector.floored import Floored
-from taut.adaptive._sparse_vector.game import gains, lasting_gain, saddle_values, step_values
+from taut.adaptive._sparse_vector.game import (
+    gains,
+    gains_below,
+    lasting_gain,
+    saddle_values,
+    step_values,
+)
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
 
 __all__ = ["ORDERS", "THESIS", "Comparisons", "log_count"]
@@ -77,6 +83,7 @@ class Comparisons:
             "game": self._game,
             "lasting": self._lasting,
             "tail_ratio": self._tail_ratio,
+            "floored_game": self._floored_game,
         }
         names = THESIS if method == "thesis" else tuple(ways)
         found = {name: ways[name](orders) for name in names}
@@ -159,6 +166,24 @@ class Comparisons:
             for a in orders
         ]
         told: Vector = np.maximum(np.array(moments), 0.0) / (orders - 1)
+        return self._of_threshold(orders) + told
+
+    def _floored_game(self, orders: Vector) -> Vector | None:
+        """The value of the game at any length, where queries have a least value."""
+        if self.margin is None or not self._is_normal or self.gap:
+            return None
+        shift = self.shift / self.query.scale
+        moments = np.full(orders.shape, math.inf)
+        log_moments = (orders - 1) * self.query.rdp(orders, self.shift)
+        for i in np.flatnonzero(log_moments < _LARGEST_EXPONENT):
+            order = float(orders[i])
+
+            def caps(u: Vector, order: float = order) -> Vector:
+                return self.tops * gains_below(order, shift, u)
+
+            mean, power = order * self.sensitivity, self.tops * (order - 1)
+            moments[i] = self._floored.log_ratio_moment(mean, shift, power, caps)
+        told: Vector = np.maximum(moments, 0.0) / (orders - 1)
         return self._of_threshold(orders) + told
 
     # --- parts -----------------------------------------------------------------------------------

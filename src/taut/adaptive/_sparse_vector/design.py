@@ -155,8 +155,8 @@ class SparseVectorDesign:
 
         ``"pure"`` stands for e1 + c e2; ``"pure_query"`` for Zhu (2023), equation 7.3;
         ``"counting"`` for Theorem 7.2.7, which for one answer is equation 7.1; ``"length"`` for
-        equation 7.2; ``"game"``, ``"lasting"`` and ``"tail_ratio"`` are derived in
-        docs/theory/sparse-vector.md.
+        equation 7.2. ``"game"``, ``"lasting"``, ``"tail_ratio"`` and ``"floored_game"`` are
+        derived in docs/theory/sparse-vector.md.
         """
         level = validate.below_one(delta=delta)
         epsilon = self.loss.epsilon(level)

@@ -8,6 +8,7 @@ by cell, with a line above the logarithm of the integrand, so that they are uppe
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,13 +40,21 @@ class Floored:
     query_deviation: float
     margin: float
 
-    def log_ratio_moment(self, mean: float, shift: float, power: float) -> float:
+    def log_ratio_moment(
+        self,
+        mean: float,
+        shift: float,
+        power: float,
+        caps: Callable[[Vector], Vector] | None = None,
+    ) -> float:
         """Return a bound on log E[(G(u - D) / G(u))^power], u = (margin + z) / s2.
 
         Args:
             mean: mean of z, whose deviation is that of the threshold's noise.
             shift: the distance D, in deviations of the queries' noise.
             power: exponent, at least zero.
+            caps: function of u that never falls and bounds the logarithm of what is wanted, where
+                that is less than the ratio.
         """
         s1, s2 = self.threshold_deviation, self.query_deviation
         # The logarithm of the ratio has slope l(u) - l(u - D) <= D, as hazards rise by one at most.
@@ -57,9 +66,13 @@ class Floored:
         logs = power * (log_tail("gaussian", u - shift) - log_tail("gaussian", u))
         rises = hazard("gaussian", u[1:]) - hazard("gaussian", u[:-1] - shift)
         slopes = power / s2 * np.minimum(rises * _SLOPE_ROOM, shift)
+        inside = logs[:-1] + _log_mass(mean, s1, z[:-1], z[1:], slopes, z[:-1])
+        if caps is not None:
+            flat = _log_mass(mean, s1, z[:-1], z[1:], np.zeros(_CELLS), z[:-1])
+            inside = np.minimum(inside, caps(u[1:]) + flat)
         pieces = [
             logs[:1] + _log_mass(mean, s1, np.array([-math.inf]), z[:1], np.zeros(1), z[:1]),
-            logs[:-1] + _log_mass(mean, s1, z[:-1], z[1:], slopes, z[:-1]),
+            inside,
             logs[-1:]
             + _log_mass(mean, s1, z[-1:], np.array([math.inf]), np.array([steepest]), z[-1:]),
         ]

@@ -26,13 +26,14 @@ import numpy as np
 from taut._base.arrays import Matrix, Vector
 from taut.adaptive._sparse_vector.scalar_noise import hazard, hazard_slope, log_tail
 
-__all__ = ["Gains", "gains", "lasting_gain", "saddle_values", "step_values"]
+__all__ = ["Gains", "gains", "gains_below", "lasting_gain", "saddle_values", "step_values"]
 
 _STEP = 0.012  # of u, in units of the noise: cells add some 1e-3 of themselves to a gain
 _CURVED_STEP = 0.06  # over the root of the order: the same where the order is what curves
 _FEWEST_KNOTS = 2000  # of u: cells of Laplace noise then add 1e-6 of a gain
 _MOST_KNOTS = 6000  # of u; beyond, cells are wider, which is sound and less sharp
 _LOWEST = -9.0  # normal tails beyond are 1e-19: an answer is certain, and no weight differs from 1
+_HIGHEST = 35.0  # in deviations: normal tails there are 1e-268, and still have all digits
 _FORGOTTEN = 1e-6  # of an answer in all queries: what weights above the last knot may add
 _RATIOS = 500  # knots of log r; between them chords are used, which lie above
 _DEEPEST = 25.0  # of -log r: where less is asked for, more is answered
@@ -114,6 +115,32 @@ def lasting_gain(order: float, shift: float) -> float:
     return max(math.log(float((t[matter] / s[matter]).max())) + _ROUNDINGS, 0.0)
 
 
+def gains_below(order: float, shift: float, places: Vector) -> Vector:
+    """Return upper bounds on sup log(t / (1 - f)) of normal noise over all u up to each place.
+
+    That is what one answer above adds at any length, if no query is further below the threshold.
+    Infinite for places beyond which tails leave doubles.
+
+    Args:
+        order: real order above one.
+        shift: the largest shift D, in deviations of the noise.
+        places: largest u, in deviations, shape (m,).
+    """
+    highest = max(min(float(places.max()), _HIGHEST), 0.0)
+    step = min(_STEP, _CURVED_STEP / math.sqrt(order))
+    count = int(min((highest - _LOWEST) / step, _MOST_KNOTS))
+    u = np.linspace(_LOWEST, highest, count + 1)
+    t, s = _moved("gaussian", order, shift, u)
+    (below, _), _ = _ends("gaussian", order, _LOWEST, 0.0, 0.0)
+    with np.errstate(divide="ignore"):
+        logs = np.where(s > 0, np.log(t) - np.log(np.maximum(s, 0.0)), math.inf)
+    first = math.log(below / s[0]) if s[0] > 0 else math.inf
+    largest = np.maximum.accumulate(np.maximum(logs, max(first, 0.0))) + _ROUNDINGS
+    # A place between two knots is in the cell of the upper one.
+    index = np.searchsorted(u, places, "left")
+    return np.where(places > u[-1], math.inf, largest[np.minimum(index, count)])
+
+
 def saddle_values(phi: Gains, queries: int, tops: int) -> Vector:
     """Return upper bounds on log V(k, c), shape (m,), at once: r^-c (1 + phi(r))^k for any r.
 
@@ -166,6 +193,13 @@ def _weights(kind: str, order: float, shift: float, log_least: float) -> tuple[V
     derivative; so knots are moved by that much, t up and s down.
     """
     u = _knots(kind, order, shift, log_least)
+    t, s = _moved(kind, order, shift, u)
+    ends = _ends(kind, order, float(u[0]), float(t[-1]), float(s[0]))
+    return np.concatenate([t, ends[0]]), np.concatenate([s, ends[1]])
+
+
+def _moved(kind: str, order: float, shift: float, u: Vector) -> tuple[Vector, Vector]:
+    """Return t and 1 - f at knots, moved by what cells may add: t up, 1 - f down."""
     x = u - shift
     log_t = order * log_tail(kind, x) - (order - 1) * log_tail(kind, u)
     log_f = order * log_tail(kind, -x) - (order - 1) * log_tail(kind, -u)
@@ -180,9 +214,7 @@ def _weights(kind: str, order: float, shift: float, log_least: float) -> tuple[V
     curve_f = _curvature(kind, order, -u, -shift, log_f)
     room = width**2 / 8 * _CURVATURE_ROOM
     t = _widened(t, room * curve_t)
-    s = s - (_widened(np.zeros_like(s), room * curve_f))
-    ends = _ends(kind, order, float(u[0]), float(t[-1]), float(s[0]))
-    return np.concatenate([t, ends[0]]), np.concatenate([s, ends[1]])
+    return t, s - _widened(np.zeros_like(s), room * curve_f)
 
 
 def _knots(kind: str, order: float, shift: float, log_least: float) -> Vector:
