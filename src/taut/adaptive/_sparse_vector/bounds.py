@@ -30,7 +30,10 @@ which costs less than 0.3 % of an epsilon."""
 THESIS = ("pure", "pure_query", "counting", "length")
 """Bounds that are published; the others are derived in docs/theory/sparse-vector.md."""
 
-_LARGEST_EXPONENT = 600.0  # of the moment of one answer: games stay within doubles
+# Of the moment of one answer, and of an order: within cells of a game it then grows by a factor of
+# exp(100) at most, and stays within doubles.
+_LARGEST_EXPONENT = 500.0
+_LARGEST_ORDER = 1.1e6
 _SHORT = 20  # questions per answer above: beyond, a length saves Laplace noise less than 1e-3
 _SUMMED = 10**6  # terms of a sum of binomial coefficients; beyond, a closed form is above it
 _GAMMAS = np.geomspace(1.01, 50.0, 40)  # powers that Hoelder's inequality may split with
@@ -135,7 +138,7 @@ class Comparisons:
         if self.query.kind == "laplace" and self.queries > _SHORT * self.tops:
             return None
         log_moments = (orders - 1) * self.query.rdp(orders, self.shift)
-        near = log_moments < _LARGEST_EXPONENT
+        near = (log_moments < _LARGEST_EXPONENT) & (orders < _LARGEST_ORDER)
         best = np.full(orders.shape, math.inf)
         if near.any():
             shift = self.shift / self.query.scale
@@ -151,7 +154,7 @@ class Comparisons:
         if self.query.kind != "laplace" or self.gap:
             return None
         shift = self.shift / self.query.scale
-        near = (orders - 1) * shift < _LARGEST_EXPONENT
+        near = ((orders - 1) * shift < _LARGEST_EXPONENT) & (orders < _LARGEST_ORDER)
         each = np.full(orders.shape, math.inf)
         each[near] = [lasting_gain(float(a), shift) for a in orders[near]]
         return self._of_threshold(orders) + self.tops * each / (orders - 1)
@@ -175,7 +178,8 @@ class Comparisons:
         shift = self.shift / self.query.scale
         moments = np.full(orders.shape, math.inf)
         log_moments = (orders - 1) * self.query.rdp(orders, self.shift)
-        for i in np.flatnonzero(log_moments < _LARGEST_EXPONENT):
+        near = (log_moments < _LARGEST_EXPONENT) & (orders < _LARGEST_ORDER)
+        for i in np.flatnonzero(near):
             order = float(orders[i])
 
             def caps(u: Vector, order: float = order) -> Vector:

@@ -85,7 +85,8 @@ def gains(kind: str, orders: Vector, shift: float, log_moments: Vector, queries:
         kind: name of the noise on queries, symmetric and log-concave.
         orders: real orders above one, shape (m,).
         shift: the largest shift D, in units of the noise.
-        log_moments: upper bounds on log t, shape (m,), at most 600 so that doubles hold them.
+        log_moments: upper bounds on log t, shape (m,), at most 500, and orders at most a million:
+            the second derivatives of cells are then within doubles.
         queries: largest number of queries, which decides how fine phi must be.
     """
     # V of one more answer is larger by at most the sum of t over queries. For Laplace noise by
@@ -255,7 +256,7 @@ def _curvature(kind: str, order: float, u: Vector, shift: float, logs: Vector) -
     second = _largest_difference((order - 1) * bend, order * bend_x)
     # The larger end of a cell, and what the slope may add between: half a cell away at most.
     top = np.maximum(logs[:-1], logs[1:]) + 0.5 * np.abs(np.diff(u)) * slope
-    result: Vector = np.exp(np.minimum(top, 700.0)) * (slope**2 + second)
+    result: Vector = np.exp(top) * (slope**2 + second)
     return result
 
 
