@@ -1,10 +1,9 @@
 """Data-adaptive release: noise that fits the data at hand, and choices that are paid for.
 
 Propose-test-release (`ProposedMedian` and its neighbours) spends a part of the budget to find out
-whether the data allow less noise than the worst ones. Quantities that depend on the data are a
+whether the data allow less noise than the worst ones; :class:`SparseVector` answers many questions
+about a threshold at the price of the few that pass. Quantities that depend on the data are a
 :class:`Secret` until a mechanism has added noise.
-Quantities that depend on the data are a :class:`Secret` until a mechanism has added noise.
-:class:`SparseVector` answers many questions about a threshold at the price of the few that pass.
 """
 
 from taut._base import surface
