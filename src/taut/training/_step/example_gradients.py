@@ -19,7 +19,7 @@ from taut.training._gradients.copies import MeanOverCopies, OnCopies, check_copi
 from taut.training._gradients.isolation.checks import Extent, Isolation, Run
 from taut.training._gradients.isolation.circumstances import Counts
 from taut.training._gradients.isolation.draws import Draws
-from taut.training._gradients.isolation.memory import check_memory
+from taut.training._gradients.isolation.memory import is_large, memory_test
 from taut.training._gradients.isolation.schedule import Schedule
 from taut.training._gradients.isolation.sketch import Sketch, Sketching
 from taut.training._gradients.layers.records import Record
@@ -94,6 +94,7 @@ class ExampleGradients:
         self._keeps_sketch = False
         self._sketch: Sketch | None = None
         self._alone: Sketch | None = None
+        self._memory_test: Callable[[], None] | None = None
         self._may_change = backend == "auto"
         self._materialised = Materialised(model, compile=compile, copies=copies)
 
@@ -127,6 +128,7 @@ class ExampleGradients:
     def of_batch(self, inputs: Any, targets: Any, loss_fn: LossFunction) -> Tensor:
         """Take one physical batch through the model, and return its losses."""
         losses = self._of_examples(inputs, loss_fn)
+        self._check_memory()  # of a large model, whose first batch takes long enough
         if self._to_check:
             check_model(self.model)
             with settled_norms(self.model):
@@ -319,6 +321,7 @@ class ExampleGradients:
         check_model(self.model)
         with settled_norms(self.model):
             self._check_recording(inputs, targets, loss)
+            self._check_memory()
             tape = self._tape
             if not isinstance(tape, Tape) or batch_size(inputs) < 2 or not self.schedule.active:
                 return
@@ -331,12 +334,19 @@ class ExampleGradients:
 
     def _check_recording(self, inputs: Any, targets: Any, loss: LossFunction) -> None:
         if self.schedule.active:
-            check_memory(self.model, self._call_of, inputs)
+            self._memory_test = memory_test(self.model, self._call_of, inputs)
+            if not is_large(self.model):
+                self._check_memory()
         if isinstance(self._tape, Tape):
             self._check_tape(self._tape, inputs, targets, loss)
         else:
             self._check_apart(inputs)
         self._to_check = self._to_check and batch_size(inputs) < 2
+
+    def _check_memory(self) -> None:
+        test, self._memory_test = self._memory_test, None
+        if test is not None:
+            test()
 
     def _check_tape(self, tape: Tape, inputs: Any, targets: Any, loss: LossFunction) -> None:
         names = self.names

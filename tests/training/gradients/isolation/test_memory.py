@@ -14,8 +14,10 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 from taut.errors import UnsoundConfiguration
 from taut.training import FlatClip, Loading, Logs, Plan, PrivateTrainer, make_private
 from taut.training._data.fetching import check_fetching
+from taut.training._gradients.isolation import memory
 from taut.training._gradients.isolation.circumstances import Counts
 from taut.training._gradients.isolation.memory import check_memory
+from taut.training._gradients.unchanged_state import _checksum
 from taut.training._tensors.examples import apply
 from taut.training.extend import PrivateGradient
 
@@ -298,3 +300,48 @@ def in_tensor(model):
 def test_models_that_mix_after_many_calls_are_refused_at_once(counted):
     with pytest.raises(UnsoundConfiguration, match="depends on the other examples"):
         trained(late(counted))
+
+
+def test_memory_of_a_large_model_is_found_before_its_second_batch(monkeypatch):
+    monkeypatch.setattr(memory, "_LARGE", 0)
+    torch.manual_seed(0)
+    private = PrivateGradient(
+        Net(by_first_mean), FlatClip(1.0), scales=[0.0], expected_batch_size=1.0
+    )
+    private.accumulate_batch(X, Y, cross_entropy)
+    private.finish()  # gradients of the first batch owe nothing to an earlier one
+    with pytest.raises(UnsoundConfiguration, match="called with first"):
+        private.accumulate_batch(X, Y, cross_entropy)
+
+
+@pytest.mark.parametrize("keeps", [by_first_mean, by_largest_of_first, by_table, by_namespace])
+def test_two_first_calls_tell_as_much_of_a_large_model(monkeypatch, keeps):
+    monkeypatch.setattr(memory, "_LARGE", 0)
+    torch.manual_seed(0)
+    with pytest.raises(UnsoundConfiguration, match="called with first"):
+        check_memory(Net(keeps), apply, X)
+    check_memory(Net(), apply, X)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        torch.randn(5, 3),
+        torch.randn(4, 4).t(),
+        torch.randn(7).bfloat16(),
+        torch.randn(3, dtype=torch.complex128),
+        torch.tensor([True, False, True]),
+        torch.randn(300_001),
+    ],
+    ids=lambda values: f"{values.dtype} {tuple(values.shape)}",
+)
+def test_checksums_follow_every_bit(values):
+    known = _checksum(values)
+    assert _checksum(values.clone()) == known
+    for place in (0, values.numel() // 2, values.numel() - 1):
+        changed = values.clone(memory_format=torch.contiguous_format)
+        number = changed.view(-1)[place : place + 1].view(torch.uint8)
+        number[0] ^= 1
+        assert _checksum(changed) != known
+    swapped = values.flip(0)
+    assert (_checksum(swapped) == known) == torch.equal(swapped, values)

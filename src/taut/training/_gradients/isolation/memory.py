@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -20,10 +21,11 @@ from torch.utils import _pytree as pytree
 from taut.errors import UnsoundConfiguration
 from taut.training._gradients.isolation.company import Company, rows_of
 from taut.training._gradients.isolation.draws import Draws
+from taut.training._gradients.layers.spectral_norm import settled_norms
 from taut.training._gradients.unchanged_state import State
 from taut.training._tensors.examples import batch_size, copied
 
-__all__ = ["check_memory"]
+__all__ = ["check_memory", "is_large", "memory_test"]
 
 Call: TypeAlias = Callable[[nn.Module, Any], Any]
 """Calls a model with inputs."""
@@ -53,18 +55,58 @@ def check_memory(model: nn.Module, call: Call, inputs: Any) -> None:
     Raises:
         UnsoundConfiguration: if outputs differ.
     """
+    test = memory_test(model, call, inputs)
+    if test is not None:
+        test()
+
+
+def memory_test(model: nn.Module, call: Call, inputs: Any) -> Callable[[], None] | None:
+    """Return the test of `check_memory`, for a later time, with copies that are made now.
+
+    What a model keeps of its first batch gets into gradients from the second one on.
+
+    Args:
+        model: model that was not called yet; it stays so.
+        call: calls a model with inputs.
+        inputs: inputs of a few examples; one alone shows nothing.
+
+    Returns:
+        the test, None for a model that was tested, or cannot be.
+    """
     batch = batch_size(inputs)
     if model in _SEEN or batch < _FEWEST:
-        return
+        return None
     _SEEN.add(model)
-    is_large = sum(p.numel() for p in model.parameters()) > _LARGE
-    count = min(batch, _FEWEST if is_large else _FEW)
+    large = is_large(model)
+    count = min(batch, _FEWEST if large else _FEW)
     few = rows_of(inputs, torch.arange(count), batch)
     others = [_OF_ONE.of(few, torch.arange(count) == place) for place in (0, count - 1)]
+    # Every pass over a large model counts: others are other than each other, too.
+    first = others if large else [few, *others]
+    asked = copied(rows_of(few, torch.arange(1), count) if large else few)
+    try:
+        with settled_norms(model):  # copies would go on with vectors that they share
+            fresh = [_copy(model) for _ in first]
+    except Exception:
+        return None
+    return partial(_compare, model, call, list(zip(fresh, first, strict=True)), asked)
+
+
+def is_large(model: nn.Module) -> bool:
+    """Return whether every example that is taken through a model takes a noticeable time."""
+    return sum(p.numel() for p in model.parameters()) > _LARGE
+
+
+def _copy(model: nn.Module) -> nn.Module:
+    kept = chain(model.parameters(), model.buffers())
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in kept})
+
+
+def _compare(model: nn.Module, call: Call, shown: list[tuple[nn.Module, Any]], asked: Any) -> None:
     draws = Draws(model)
     try:
         with State(model).unchanged(), torch.no_grad():
-            own, *found = (_after(model, call, shown, few, draws) for shown in (few, *others))
+            own, *found = (_after(fresh, call, one, asked, draws) for fresh, one in shown)
     except UnsoundConfiguration:
         raise
     except Exception:
@@ -78,10 +120,8 @@ def check_memory(model: nn.Module, call: Call, inputs: Any) -> None:
         )
 
 
-def _after(model: nn.Module, call: Call, shown: Any, asked: Any, draws: Draws) -> list[Any]:
-    """Return what a copy of the model makes of examples, after others were shown to it."""
-    kept = chain(model.parameters(), model.buffers())
-    fresh = copy.deepcopy(model, {id(tensor): tensor for tensor in kept})
+def _after(fresh: nn.Module, call: Call, shown: Any, asked: Any, draws: Draws) -> list[Any]:
+    """Return what a model makes of examples, after others were shown to it."""
     for given in (shown, asked):
         with draws.again():
             outputs = call(fresh, copied(given))
