@@ -60,12 +60,15 @@ from taut.accounting._mechanisms.noise import (
 )
 from taut.accounting._mechanisms.screening import noisy_screening, noisy_vote, screening_rdp
 from taut.accounting._mechanisms.selection import (
+    best_of,
     exponential,
     permute_and_flip,
     randomized_response,
+    selection_routes,
     stability_release,
 )
 from taut.accounting._mechanisms.uniform_noise import mixed_gaussian, mixed_laplace
+from taut.accounting._releases.trials import Trials
 from taut.accounting._releases.truncated import truncation_probability
 
 __all__ = [
@@ -88,8 +91,10 @@ __all__ = [
     "SampledRun",
     "Sampler",
     "SamplerComparison",
+    "Trials",
     "additive_noise",
     "approximate",
+    "best_of",
     "between",
     "budget_for",
     "calibrate",
@@ -122,6 +127,7 @@ __all__ = [
     "renyi",
     "samplers_of",
     "screening_rdp",
+    "selection_routes",
     "stability_release",
     "to_dp_event",
     "truncation_probability",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from taut._base import validate
 from taut._base.floats import UP
 from taut._base.validate import Positive, Probability
-from taut.accounting._adjacency import Adjacency, Half
+from taut.accounting._adjacency import Adjacency, Half, halves
 from taut.accounting._loss import PrivacyLoss
+from taut.accounting._mechanisms.given import Finite
 from taut.accounting._pairs.exponential import (
     check_reach,
     exponential_mechanism_pair,
@@ -19,15 +22,21 @@ from taut.accounting._pairs.exponential import (
 from taut.accounting._pairs.finite import FailingPair, FinitePair, binary_pair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._releases.release import Release
+from taut.accounting._releases.selected import Selected, routes
+from taut.accounting._releases.sums import as_one
+from taut.accounting._releases.trials import Trials
+from taut.errors import AdjacencyMismatch
 
 __all__ = [
     "Exponential",
     "PermuteAndFlip",
     "RandomizedResponse",
     "StabilityRelease",
+    "best_of",
     "exponential",
     "permute_and_flip",
     "randomized_response",
+    "selection_routes",
     "stability_release",
 ]
 
@@ -171,3 +180,78 @@ def stability_release(
     return PrivacyLoss(
         [(StabilityRelease(validate.positive(epsilon=epsilon), delta), 1)], adjacency
     )
+
+
+def best_of(runs: PrivacyLoss | Iterable[PrivacyLoss], trials: Trials) -> PrivacyLoss:
+    """Return the loss of publishing the best of a random number of private runs.
+
+    Every run draws its setting from a list, uniformly and independently, and ends with an output
+    and a score; the output and the score of the run with the largest score are published, all
+    others forgotten. The score may be any function of the output, and of public data.
+
+    Args:
+        runs: loss of one run; several if settings differ in it, one for each setting.
+        trials: law of the number of runs, which must stay secret. That of the best run alone
+            would not be enough: trials are not free.
+
+    **Guarantee**: the relation of the runs. At every threshold the least of what three theorems
+    prove: from the profile of one run (docs/theory/selection.md, sharper than Koskela, Redberg and
+    Wang 2024), from runs that fail with some probability (Liu and Talwar 2019; exact constants),
+    and, for runs known by Renyi divergences only, from those (Papernot and Steinke 2022). Runs
+    must be independent given the data, and ties be broken without a look at the outputs.
+
+    Raises:
+        TypeError: if ``runs`` are not losses, or ``trials`` no law.
+        ValueError: if there is no loss.
+        AdjacencyMismatch: if the losses are for different relations.
+
+    Example:
+        >>> import taut
+        >>> from taut.accounting import Trials, best_of
+        >>> run = 1_000 * taut.gaussian(sigma=1.0).poisson(rate=0.01)
+        >>> total = best_of(run, Trials.logarithmic(mean=10))
+        >>> round(run.epsilon(delta=1e-6), 2), round(total.epsilon(delta=1e-6), 2)
+        (2.13, 2.84)
+    """
+    losses = [runs] if isinstance(runs, PrivacyLoss) else list(runs)
+    if not losses:
+        raise ValueError("runs must hold one loss at least: there is nothing to choose from")
+    for loss in losses:
+        if not isinstance(loss, PrivacyLoss):
+            raise TypeError(f"runs must be losses, got {loss!r}")
+        if loss.adjacency is not losses[0].adjacency:
+            raise AdjacencyMismatch(
+                f"runs must be for one relation, got adjacency={str(losses[0].adjacency)!r} and "
+                f"{str(loss.adjacency)!r}"
+            )
+    if not isinstance(trials, Trials):
+        raise TypeError(f"trials must be a law such as Trials.geometric(10), got {trials!r}")
+    counts = Counter(as_one(loss.terms) or Finite((1.0,), (1.0,)) for loss in losses)
+    if not any(loss.terms for loss in losses):
+        return losses[0]
+    chosen = sorted(counts.items(), key=lambda item: repr(item[0]))
+    bases, weights = zip(*chosen, strict=True)
+    law = (trials.law, trials.parameter, trials.shape, trials.cap)
+    return PrivacyLoss([(Selected(bases, weights, *law), 1)], losses[0].adjacency)
+
+
+def selection_routes(loss: PrivacyLoss, delta: float) -> dict[str, float]:
+    """Return the epsilon that each theorem proves for a loss of `best_of`, by name; least first.
+
+    Args:
+        loss: loss that `best_of` made.
+        delta: probability delta of the guarantee.
+
+    **Guarantee**: each is an upper bound; that of the loss is no larger than the least, because
+    it may take another theorem at another threshold.
+
+    Raises:
+        ValueError: if the loss is not that of one selection.
+    """
+    level = validate.below_one(delta=delta)
+    terms = loss.terms
+    if len(terms) != 1 or terms[0][1] != 1 or not isinstance(terms[0][0], Selected):
+        raise ValueError(f"loss must be that of one selection, made by best_of, got {loss!r}")
+    found = [routes(terms[0][0], half, level) for half in halves(loss.adjacency)]
+    worst = {str(route): max(each[route] for each in found) for route in found[0]}
+    return dict(sorted(worst.items(), key=lambda item: item[1]))
