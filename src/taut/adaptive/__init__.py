@@ -62,6 +62,18 @@ __all__ = [
     "plan_svt",
     "smooth_noise_rdp",
     "vote_losses",
+from taut.adaptive._selection.planning import TuningOption, TuningPlan, plan_tuning
+from taut.adaptive._selection.space import Range, Setting, Space
+from taut.adaptive._selection.tune import Trial, Tuned, tune
+    "Range",
+    "Setting",
+    "Space",
+    "Trial",
+    "Tuned",
+    "TuningOption",
+    "TuningPlan",
+    "plan_tuning",
+    "tune",
 ]
 
 surface.claim(globals())

@@ -1,0 +1,1 @@
+"""Private selection: a space of settings, trials that stay secret, and one total loss."""

@@ -1,0 +1,130 @@
+"""What a search must remember and nobody may see: how many trials, which, and the best so far."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from taut._base.files import lock, write_atomically
+from taut.errors import RunInUse, UnsoundConfiguration
+
+__all__ = ["PrivateState"]
+
+_FILE = "search.json"
+
+
+class PrivateState:
+    """The memory of a search, in a directory that only its owner can read, or in none.
+
+    All draws are made once, before the first trial, and written before anything else: a search
+    that was killed goes on with the same number of trials and the same settings. Nothing else
+    would have the law of the theorem.
+    """
+
+    def __init__(self, directory: Path | None, search: dict[str, Any]) -> None:
+        """Open the memory of a search.
+
+        Args:
+            directory: where it is kept; None for a search in memory.
+            search: what identifies it: the promise, the law, the space.
+        """
+        self.directory = directory
+        self._search = search
+        self._known: dict[str, Any] = {}
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Have the directory for this process alone.
+
+        Raises:
+            RunInUse: if another process searches there.
+            UnsoundConfiguration: if it holds another search.
+        """
+        if self.directory is None:
+            yield
+            return
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.chmod(0o700)
+        file = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if not lock(file):
+                raise RunInUse(f"another process searches in {self.directory}; wait for it to end")
+            self._read()
+            yield
+        finally:
+            os.close(file)
+
+    def _read(self) -> None:
+        assert self.directory is not None
+        path = self.directory / _FILE
+        if not path.exists():
+            return
+        try:
+            self._known = json.loads(path.read_text(encoding="utf-8"))
+            before = self._known["search"]
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{path} is damaged; a search without it cannot go on") from None
+        if before != json.loads(json.dumps(self._search)):
+            raise UnsoundConfiguration(
+                f"{self.directory} holds a search of another space, law or promise, and its trials "
+                "are spent: undo the change, or begin another search in a new directory, whose "
+                "loss adds up with this one"
+            )
+
+    def _write(self) -> None:
+        if self.directory is not None:
+            write_atomically(self.directory / _FILE, json.dumps(self._known))
+            (self.directory / _FILE).chmod(0o600)
+
+    @property
+    def winner(self) -> dict[str, Any] | None:
+        """What a finished search has found."""
+        return self._known.get("winner")
+
+    def begin(self, settings: list[dict[str, Any]]) -> None:
+        """Keep the settings of all trials, unless there are some already."""
+        if "settings" not in self._known:
+            self._known = {"search": self._search, "settings": settings, "ended": 0, "best": None}
+            self._write()
+
+    @property
+    def left(self) -> list[tuple[int, dict[str, Any]]]:
+        """The trials that have not ended, with their numbers."""
+        settings = list(enumerate(self._known["settings"]))
+        return settings[self._known["ended"] :]
+
+    def ended(self, number: int, trial: dict[str, Any]) -> None:
+        """Keep a trial if it is the best so far, and forget it else."""
+        best = self._known["best"]
+        if best is None or trial["score"] > best["score"]:
+            self._known["best"] = {**trial, "number": number}
+        self._known["ended"] = number + 1
+        self._write()
+
+    def place(self, number: int) -> Path | None:
+        """Return the directory of a trial."""
+        if self.directory is None:
+            return None
+        place = self.directory / f"trial-{number}"
+        place.mkdir(exist_ok=True)
+        return place
+
+    def finish(self) -> dict[str, Any] | None:
+        """Return the best trial; how many there were, and all others, are forgotten."""
+        best: dict[str, Any] | None = self._known["best"]
+        kept = None if best is None else self.place(best["number"])
+        if self.directory is not None and kept is not None:
+            winner = self.directory / "winner"
+            if kept.exists() and not winner.exists():
+                kept.replace(winner)
+        self._known = {"search": self._search, "winner": best or {}}
+        self._write()
+        if self.directory is not None:
+            for place in self.directory.glob("trial-*"):
+                shutil.rmtree(place)
+        return best

@@ -1,0 +1,239 @@
+"""The search: what it returns, what it refuses, and what it remembers after a kill."""
+
+import json
+import math
+import os
+import signal
+import stat
+
+import pytest
+
+import taut
+from taut.accounting import PrivacyLoss, Trials, best_of
+from taut.adaptive import Range, Trial, tune
+from taut.audit import verify_statement
+from taut.errors import RunInUse, UnsoundConfiguration
+from taut.noise import SeededForExperiments
+
+COST = taut.gaussian(sigma=2.0)
+SPACE = {"rate": [0.1, 0.3, 1.0]}
+
+
+def near(setting):
+    return Trial(score=-abs(setting["rate"] - 0.3), loss=COST, output=setting["rate"])
+
+
+def search(run=near, space=SPACE, **options):
+    given = {
+        "loss": COST,
+        "trials": Trials.geometric(20),
+        "delta": 1e-6,
+        "score_is_public": True,
+        "generator": SeededForExperiments(4),
+    }
+    return tune(run, space, **given | options)
+
+
+def test_winner_comes_with_the_loss_of_the_search():
+    found = search()
+    assert found.setting == {"rate": 0.3}
+    assert found.output == 0.3
+    assert found.loss == best_of(COST, Trials.geometric(20))
+    assert found.own_epsilon.upper < found.epsilon.upper
+    assert "would hide the search" in str(found)
+
+
+def test_statement_is_verified():
+    found = search()
+    text = json.dumps(found.statement)
+    verification = verify_statement(text)
+    assert verification.verdict == "certified"
+    hidden = {**json.loads(text), "epsilon": found.own_epsilon.upper}
+    assert verify_statement(hidden).verdict == "wrong"
+
+
+def test_number_of_trials_follows_the_law():
+    calls = []
+    for seed in range(60):
+        made = []
+        search(
+            lambda setting, made=made: made.append(1) or near(setting),
+            trials=Trials.geometric(4),
+            generator=SeededForExperiments(seed),
+        )
+        calls.append(len(made))
+    assert sum(calls) / len(calls) == pytest.approx(4, abs=1.5)
+    assert min(calls) == 1
+
+
+def test_trials_that_fail_have_the_worst_score():
+    def run(setting):
+        if setting["rate"] == 0.3:
+            raise RuntimeError("a secret of the data")
+        score = math.nan if setting["rate"] == 0.1 else 1.0
+        return Trial(score=score, loss=COST)
+
+    assert search(run).setting == {"rate": 1.0}
+
+
+def test_search_without_a_score_is_spent_all_the_same():
+    found = search(lambda _: Trial(score=math.nan, loss=COST))
+    assert found.setting is None
+    assert found.epsilon.upper > 0
+    assert "no trial had a score" in str(found)
+
+
+def test_no_trial_at_all_is_possible_under_a_poisson_law():
+    found = search(trials=Trials.poisson(0.01), generator=SeededForExperiments(2))
+    assert found.setting is None
+
+
+def test_losses_that_differ_are_averaged():
+    def loss(setting):
+        return round(10 * setting["rate"]) * COST
+
+    def run(setting):
+        return Trial(score=setting["rate"], loss=loss(setting))
+
+    found = search(run, loss=loss)
+    assert found.loss == best_of([COST, 3 * COST, 10 * COST], Trials.geometric(20))
+    assert found.own_epsilon.upper == pytest.approx((10 * COST).epsilon(1e-6))
+
+
+def test_trial_that_costs_more_is_refused():
+    with pytest.raises(UnsoundConfiguration, match="more than"):
+        search(lambda _: Trial(score=1.0, loss=2 * COST))
+    with pytest.raises(UnsoundConfiguration, match="something else than"):
+        search(lambda _: Trial(score=1.0, loss=taut.gaussian(sigma=1.9)))
+
+
+def test_trial_may_cost_less():
+    assert search(lambda _: Trial(1.0, taut.zero())).score == 1.0
+
+
+def test_private_scores_need_a_loss():
+    with pytest.raises(UnsoundConfiguration, match="add noise to every score"):
+        search(score_is_public=False)
+    found = search(score_is_public=False, score_loss=taut.gaussian(10.0))
+    assert found.loss == best_of(COST + taut.gaussian(10.0), Trials.geometric(20))
+
+
+def test_search_on_public_data_is_free():
+    free = taut.zero()
+    found = search(lambda setting: Trial(setting["rate"], free), loss=free)
+    assert found.is_free
+    assert found.epsilon.upper == 0
+    assert "public data alone" in str(found)
+
+
+def test_range_needs_one_loss():
+    with pytest.raises(UnsoundConfiguration, match="no end of settings"):
+        search(space={"rate": Range(0.1, 1.0)}, loss=lambda _: COST)
+    found = search(space={"rate": Range(0.1, 1.0)})
+    assert 0.1 <= found.setting["rate"] <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"delta": 2.0}, ValueError, "delta"),
+        ({"score_is_public": "yes"}, TypeError, "True or False"),
+        ({"score_loss": COST}, ValueError, "leave it out"),
+        ({"trials": 10}, TypeError, "trials must be a law"),
+        ({"loss": lambda _: 1.0}, TypeError, "PrivacyLoss for every setting"),
+        ({"run": lambda _: 1.0}, TypeError, "must return a Trial"),
+        ({"run": lambda _: Trial(1.0, 0.5)}, TypeError, "must return its loss"),
+    ],
+)
+def test_refusals(options, error, message):
+    with pytest.raises(error, match=message):
+        search(**options)
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def test_finished_search_is_not_searched_again(tmp_path):
+    first = search(directory=tmp_path / "s")
+    again = search(lambda _: 1 / 0, directory=tmp_path / "s")
+    assert again == first
+
+
+def test_how_many_trials_there_were_is_forgotten(tmp_path):
+    def run(setting):
+        (setting.directory / "model").write_text(str(setting["rate"]))
+        return near(setting)
+
+    search(run, directory=tmp_path / "s")
+    kept = sorted(path.name for path in (tmp_path / "s").iterdir())
+    assert kept == ["lock", "search.json", "winner"]
+    assert (tmp_path / "s" / "winner" / "model").read_text() == "0.3"
+    assert "settings" not in json.loads((tmp_path / "s" / "search.json").read_text())
+    if os.name == "posix":
+        assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o700
+
+
+def test_another_search_in_the_directory_is_refused(tmp_path):
+    search(directory=tmp_path / "s")
+    with pytest.raises(UnsoundConfiguration, match="another space, law or promise"):
+        search(directory=tmp_path / "s", delta=1e-5)
+
+
+def test_damaged_memory_is_refused(tmp_path):
+    search(directory=tmp_path / "s")
+    (tmp_path / "s" / "search.json").write_text("{")
+    with pytest.raises(ValueError, match="damaged"):
+        search(directory=tmp_path / "s")
+
+
+def test_outputs_must_be_plain_where_files_are_kept(tmp_path):
+    with pytest.raises(TypeError, match="JSON can hold"):
+        search(lambda _: Trial(1.0, COST, output=object()), directory=tmp_path / "s")
+    plain = {"path": ["model.pt", 3, None, True]}
+    found = search(lambda _: Trial(1.0, COST, output=plain), directory=tmp_path / "t")
+    assert found.output == plain
+
+
+def test_second_process_is_refused(tmp_path):
+    def run(setting):
+        with pytest.raises(RunInUse):
+            search(directory=tmp_path / "s")
+        return near(setting)
+
+    assert search(run, directory=tmp_path / "s").score == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+def test_killed_search_goes_on_with_the_same_draws(tmp_path):
+    """Children die in the middle of one trial after the other; draws stay as they were."""
+    place, seen = tmp_path / "s", tmp_path / "seen"
+
+    def run(setting):
+        with seen.open("a") as file:
+            file.write(f"{setting.directory.name} {setting['rate']}\n")
+        if not (setting.directory / "again").exists():
+            (setting.directory / "again").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return near(setting)
+
+    code = -signal.SIGKILL
+    while code == -signal.SIGKILL:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                # A new generator in every child: numbers and settings must not be drawn again.
+                search(run, directory=place, generator=SeededForExperiments(os.getpid()))
+                code = 0
+            finally:
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if (place / "search.json").exists() and code:
+            drawn = json.loads((place / "search.json").read_text())["settings"]
+    assert code == 0
+    lines = [line.split() for line in seen.read_text().splitlines()]
+    tried = [float(rate) for _, rate in lines]
+    assert tried == [setting["rate"] for setting in drawn for _ in range(2)]
+    found = search(directory=place)
+    assert found.setting["rate"] == min((s["rate"] for s in drawn), key=lambda r: abs(r - 0.3))
+    assert isinstance(found.loss, PrivacyLoss)
