@@ -19,6 +19,7 @@ from taut.cli._commands.noise import noise
 from taut.cli._commands.plan import plan
 from taut.cli._commands.report import report
 from taut.cli._commands.train import resume, train
+from taut.cli._commands.tune import tune
 from taut.cli._commands.verify import verify
 
 app = typer.Typer(
@@ -57,6 +58,7 @@ _COMMANDS = (
     plan,
     train,
     resume,
+    tune,
     report,
     audit,
     verify,

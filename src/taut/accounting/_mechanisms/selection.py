@@ -230,7 +230,8 @@ def best_of(runs: PrivacyLoss | Iterable[PrivacyLoss], trials: Trials) -> Privac
     if not any(loss.terms for loss in losses):
         return losses[0]
     chosen = sorted(counts.items(), key=lambda item: repr(item[0]))
-    bases, weights = zip(*chosen, strict=True)
+    common = math.gcd(*counts.values())
+    bases, weights = zip(*((base, n // common) for base, n in chosen), strict=True)
     law = (trials.law, trials.parameter, trials.shape, trials.cap)
     return PrivacyLoss([(Selected(bases, weights, *law), 1)], losses[0].adjacency)
 

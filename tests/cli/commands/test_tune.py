@@ -1,0 +1,51 @@
+"""``taut tune``: what it shows, and what it keeps to itself."""
+
+import json
+
+import pytest
+import torch
+from runs.configs import write_config, write_points
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def search(tmp_path):
+    write_points(tmp_path)
+    tune = {"trials": 2.0, "validation": "public"}
+    tune["space"] = {"training.learning_rate": [0.1, 0.5]}
+    return write_config(tmp_path, tune=tune, training={"seed": 3})
+
+
+def test_page_shows_the_winner_and_what_it_hides(run, search):
+    result = run(f"tune {search}")
+    assert result.exit_code == 0, result.output
+    words = ("learning_rate", "all trials", "not a promise", "add_remove", "an experiment")
+    for word in (*words, "taut verify", str(search.parent / "run")):
+        assert word in result.stdout
+    assert "stays secret" in result.stderr
+    verified = run(f"verify {search.parent / 'run' / 'statement.json'}")
+    assert verified.exit_code == 0
+    assert "certified" in verified.stdout
+
+
+def test_answer_in_json_is_a_statement(run_json, search):
+    answer = run_json(f"tune {search}")
+    assert answer["own_epsilon"] < answer["epsilon"]["upper"] <= 3.0
+    assert json.loads((search.parent / "run" / "statement.json").read_text()).items() <= (
+        answer.items()
+    )
+
+
+def test_dry_run_shows_what_trials_cost_and_trains_nothing(run, run_json, search):
+    page = run(f"tune {search} --dry-run").stdout
+    assert "a setting is tried" in page
+    assert "nothing was trained" in page
+    assert not (search.parent / "run").exists()
+    options = run_json(f"tune {search} --dry-run")["options"]
+    assert [row["trials"] for row in options] == pytest.approx([1, 2, 5, 10, 20])
+
+
+def test_file_of_a_run_is_refused(refusal, tmp_path):
+    write_points(tmp_path)
+    assert "[tune] is missing" in refusal(f"tune {write_config(tmp_path)}")

@@ -1,0 +1,162 @@
+"""Searches from a file: one promise for all trials, kept across kills."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from taut.accounting import best_of
+from taut.audit import verify_statement
+from taut.errors import InfeasibleBudget, UnsoundConfiguration
+from taut.runs import TuneConfig, prepare_tuning, tune_run, tuning_options
+
+SCRIPT = Path(__file__).with_name("killed_search.py")
+SPACE = {"training.learning_rate": [0.1, 0.5], "plan.clipping.norm": [0.5, 1.0]}
+
+
+@pytest.fixture
+def tuned(configured):
+    """Write a search with changes to it, and return its configuration."""
+
+    def made(space=None, **changes):
+        tune = {"space": space or SPACE, "validation": "public", "trials": 2.0}
+        tune |= changes.pop("tune", {})
+        return TuneConfig.from_toml(configured(tune=tune, **changes))
+
+    return made
+
+
+def test_search_keeps_the_promise_of_its_plan(tuned, folder):
+    config = tuned(training={"seed": 3})
+    outcome = tune_run(config)
+    found = outcome.tuned
+    assert found.own_epsilon.upper < found.epsilon.upper <= 3.0
+    assert found.epsilon.upper > 2.9
+    assert set(found.setting) == set(SPACE)
+    assert not outcome.is_secure
+    weights = torch.load(folder / "run" / "model.pt", weights_only=True)
+    assert all(torch.isfinite(value).all() for value in weights.values())
+    summary = json.loads((folder / "run" / "tuning.json").read_text())
+    assert summary["hidden_by_the_winner_alone"] == found.own_epsilon.upper
+    public = {path.name for path in (folder / "run").iterdir()}
+    assert public == {
+        "config.toml",
+        "model.pt",
+        "private",
+        "statement.json",
+        "tuning.json",
+        "tuning.toml",
+    }
+
+
+def test_statement_is_certified_and_the_winner_alone_is_wrong(tuned, folder):
+    found = tune_run(tuned(training={"seed": 3})).tuned
+    statement = json.loads((folder / "run" / "statement.json").read_text())
+    assert verify_statement(statement).verdict == "certified"
+    assert statement == found.statement
+    claim = {**statement, "epsilon": found.own_epsilon.upper}
+    assert not verify_statement(claim).holds
+
+
+def test_finished_search_is_only_told_again(tuned):
+    config = tuned(training={"seed": 3})
+    assert tune_run(config).tuned == tune_run(config).tuned
+
+
+def test_another_search_in_the_directory_is_refused(tuned):
+    tune_run(tuned(training={"seed": 3}))
+    with pytest.raises(ValueError, match="another file"):
+        tune_run(tuned(training={"seed": 3}, tune={"trials": 3.0}))
+
+
+def test_trials_have_their_own_loss_where_plans_differ(tuned):
+    config = tuned({"plan.steps": [4, 8], "plan.noise_multiplier": [2.0]}, plan={"epsilon": 9.0})
+    search = prepare_tuning(config)
+    assert len(search.losses) == 2
+    assert search.loss == best_of(search.losses.values(), config.tune.number)
+
+
+def test_noise_that_is_too_little_is_refused(tuned):
+    config = tuned({"plan.noise_multiplier": [0.3, 0.5]})
+    with pytest.raises(InfeasibleBudget, match="expected trials"):
+        prepare_tuning(config)
+
+
+def test_samplers_of_different_neighbours_are_refused(tuned):
+    config = tuned({"plan.sampling": ["poisson", "fixed_size"]})
+    with pytest.raises(UnsoundConfiguration, match="different neighbours"):
+        prepare_tuning(config)
+
+
+def test_scores_on_private_examples_cost_something(tuned):
+    private = tuned(tune={"validation": "private", "score_noise": 8.0}, training={"seed": 3})
+    public = tuned()
+    assert prepare_tuning(private).trial_epsilon < prepare_tuning(public).trial_epsilon
+    assert "discrete_gaussian" in repr(tune_run(private).tuned.loss)
+
+
+def test_more_trials_leave_less_to_each(tuned):
+    rows = tuning_options(tuned())
+    shares = [epsilon for _, epsilon, _ in rows]
+    assert shares == sorted(shares, reverse=True)
+    assert all(0 < tried <= 1 for _, _, tried in rows)
+
+
+def test_bounds_are_a_range(tuned):
+    config = tuned({"training.learning_rate": {"low": 0.1, "high": 1.0, "log": True}})
+    assert config.tune.axes.size is None
+    assert 0.1 <= tune_run(config).tuned.setting["training.learning_rate"] <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("space", "changes", "message"),
+    [
+        ({"learning_rate": [0.1]}, {}, "keys are those of"),
+        ({"data.path": ["other.npz"]}, {}, "keys are those of"),
+        ({"training.learning_rate": []}, {}, "must not be empty"),
+        ({"training.learning_rat": [0.1]}, {}, "did you mean 'learning_rate'"),
+        ({"training.learning_rate": [-1.0]}, {}, "learning_rate must be"),
+        ({"training.learning_rate.x": [1.0]}, {}, "is no table"),
+        ({"plan.rate": {"low": 0.1, "high": 0.2}}, {}, "bounds are for"),
+        (SPACE, {"tune": {"validation": "mine"}}, "must be one of public, private"),
+        (SPACE, {"tune": {"validation": "private"}}, "needs score_noise"),
+        (SPACE, {"tune": {"score_noise": 1.0}}, "leave it out"),
+        (SPACE, {"tune": {"trials": 0.5}}, "always one trial"),
+        (SPACE, {"plan": {"epsilon": None, "noise_multiplier": 1.0}}, "needs epsilon and delta"),
+        ({"training.learning_rate": [0.001 * i for i in range(1, 500)]}, {}, "400 settings"),
+    ],
+)
+def test_refusals(tuned, space, changes, message):
+    with pytest.raises(ValueError, match=message):
+        tuned(space, **changes)
+
+
+def test_file_without_a_search_is_refused(configured):
+    with pytest.raises(ValueError, match=r"\[tune\] is missing"):
+        TuneConfig.from_toml(configured())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="processes are killed")
+def test_killed_search_goes_on_with_the_same_draws(tuned, folder):
+    tuned(tune={"trials": 3.0, "cap": 3, "law": "poisson"}, training={"seed": 5})
+    command = [sys.executable, str(SCRIPT), str(folder / "config.toml"), "8"]
+    draws, code, kills = set(), -signal.SIGKILL, 0
+    while code == -signal.SIGKILL:
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        code = ended.returncode
+        kills += code == -signal.SIGKILL
+        memory = json.loads((folder / "run" / "private" / "search.json").read_text())
+        if "settings" in memory:
+            draws.add(json.dumps(memory["settings"]))
+    assert code == 0, ended.stderr
+    assert kills >= 1
+    assert len(draws) == 1
+    answer = json.loads(ended.stdout)
+    assert answer["winner"] in json.loads(draws.pop())
+    assert verify_statement((folder / "run" / "statement.json").read_text()).holds
+    assert "private" not in ended.stderr
