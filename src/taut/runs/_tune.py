@@ -83,8 +83,8 @@ def tune_run(config: TuneConfig, *, allow_code: str | None = None) -> TuningOutc
     **Guarantee**: that of `taut.adaptive.tune`, with the promise of ``[plan]``: statement.json has
     it, is written before the first trial, and covers setting, score and model of the winner. A
     search that was killed goes on with the same number of trials and settings; runs that were
-    interrupted go on from their checkpoints. A trial of which more steps count than were planned, after a
-    crash, has the worst score, and nothing of it is published.
+    interrupted go on from their checkpoints. A trial of which more steps count than were planned,
+    after a crash, has the worst score, and nothing of it is published.
 
     Raises:
         ValueError: if parts of the configuration do not fit together, or the directory holds
