@@ -38,6 +38,7 @@ COMMANDS = (
     "resume",
     "report",
     "risk",
+    "tune",
     "matrix",
     "compare",
     "audit",

@@ -94,10 +94,11 @@ def test_at_most_adds_up():
         (lambda: Trials.negative_binomial(5, -1.0), "shape must be in"),
         (lambda: Trials.negative_binomial(500, -0.9), "choose a larger shape"),
         (lambda: Trials.poisson(0), "mean must be"),
-        (lambda: Trials.poisson(1e5), "at most 10000 trials"),
+        (lambda: Trials.poisson(1e5), "at most 500"),
         (lambda: Trials("zeta", 0.5), "law must be one of"),
         (lambda: Trials("negative_binomial", 1e-9), "probability of stopping"),
         (lambda: Trials.geometric(10).capped(0), "at least 1"),
+        (lambda: Trials.geometric(10).capped(10**9), "leave it out"),
     ],
 )
 def test_refusals(make, message):

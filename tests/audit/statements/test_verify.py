@@ -630,6 +630,19 @@ def of_releases(releases):
         (
             [
                 {
+                    "kind": "selected",
+                    "bases": [{"kind": "pure", "epsilon": 1 + n / 1e3} for n in range(300)],
+                    "weights": [1] * 300,
+                    "law": "negative_binomial",
+                    "parameter": 0.1,
+                    "shape": 1.0,
+                }
+            ],
+            "301 distinct releases, and statements are recomputed up to 250",
+        ),
+        (
+            [
+                {
                     "kind": "rdp",
                     "orders": [1.0 + n for n in range(1, 4_000)],
                     "divergences": [1.0] * 3_999,

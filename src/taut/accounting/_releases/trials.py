@@ -24,6 +24,9 @@ _BITS = 192  # of a uniform number that decides a draw
 _DIGITS = 70
 _MOST_TRIALS = 10**6  # in one draw; `_LEAST_STOP` makes more of them impossible, but for 1e-43
 _LARGEST_MEAN = 1e4  # of trials: what is beyond cannot be meant, and tails would cost memory
+_LARGEST_CAP = 1_000  # of trials: rounding of sums over all numbers up to it grows with its square
+_LARGEST_SHAPE = 20.0  # with the least gamma, one trial has a probability above 1e-84
+_LARGEST_POISSON = 500.0  # mean: one trial has a probability above 1e-215, well within floats
 _LEAST_STOP = 1e-4  # of gamma: more than a million trials then have a probability below exp(-100)
 
 
@@ -61,7 +64,11 @@ class Trials:
             raise ValueError(f"law must be one of {', '.join(_LAWS)}, got law={self.law!r}")
         validate.finite(shape=self.shape)
         if self.law == "poisson":
-            validate.positive(parameter=self.parameter)
+            if not 0 < validate.positive(parameter=self.parameter) <= _LARGEST_POISSON:
+                raise ValueError(
+                    f"the mean of a Poisson number must be at most {_LARGEST_POISSON:g}, got "
+                    f"{self.parameter!r}"
+                )
         else:
             validate.probability(parameter=self.parameter)
             if not self.parameter >= _LEAST_STOP:
@@ -69,10 +76,14 @@ class Trials:
                     f"parameter must be a probability of stopping of at least {_LEAST_STOP:g}, "
                     f"got parameter={self.parameter!r}"
                 )
-            if not -1 < self.shape <= 1e3:
-                raise ValueError(f"shape must be in (-1, 1000], got shape={self.shape!r}")
-        if self.cap is not None:
-            validate.positive_integer(cap=self.cap)
+            if not -1 < self.shape <= _LARGEST_SHAPE:
+                raise ValueError(
+                    f"shape must be in (-1, {_LARGEST_SHAPE:g}], got shape={self.shape!r}"
+                )
+        if self.cap is not None and validate.positive_integer(cap=self.cap) > _LARGEST_CAP:
+            raise ValueError(
+                f"cap must be at most {_LARGEST_CAP} trials, got cap={self.cap!r}; leave it out"
+            )
         if not self._uncapped_mean <= _LARGEST_MEAN:
             raise ValueError(
                 f"the mean must be at most {_LARGEST_MEAN:g} trials, got {self._uncapped_mean:g}"
@@ -176,8 +187,13 @@ class Trials:
 
     @property
     def slope_error(self) -> float:
-        """Bound on the relative error of `slope`: powers, and sums over capped numbers."""
-        return RELATIVE_ERROR * (16 + 4 * abs(self.shape) + (self.cap or 0))
+        """Bound on the relative error of `slope`: powers, exponents, sums over capped numbers.
+
+        Probabilities of capped numbers are off by some roundings each, and what is left for the
+        last one by as many as all of them, times the number itself.
+        """
+        exponent = self.parameter if self.law == "poisson" else 4 * abs(self.shape)
+        return RELATIVE_ERROR * (16 + exponent + 10 * (self.cap or 0) ** 2)
 
     def slope(self, at: Vector) -> Vector:
         """Return the derivative of the generating function on [0, 1], shape of ``at``."""

@@ -133,9 +133,11 @@ def tune(
         generator: source of bits; the secure one by default.
 
     **Guarantee**: that of `taut.accounting.best_of` for setting, score and output of the winner.
-    Whoever sees files or the clock sees how many trials there were: keep both to yourself until
-    the search has ended. What is free: choosing the space, and trials on public data alone. What
-    is not: every run on private data, whatever its score is computed on.
+    A kill must come from outside: a program that dies of what it sees in the data, and is begun
+    again until it does not, tells about them. Whoever sees files or the clock sees how many trials
+    there were: keep both to yourself until the search has ended. What is free: choosing the space,
+    and trials on public data alone. What is not: every run on private data, whatever its score is
+    computed on.
 
     Raises:
         UnsoundConfiguration: if a trial costs more than was planned, if scores look at private

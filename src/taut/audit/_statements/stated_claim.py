@@ -118,9 +118,10 @@ def read_loss(data: Any, beside: tuple[str, ...] = ()) -> tuple[PrivacyLoss, lis
         ValueError: if it is malformed, or has more distinct releases than are recomputed.
     """
     loss = PrivacyLoss.from_dict(data)
-    if len(loss.terms) > MOST_RELEASES:
+    count = len(loss.terms) + _listed(data)
+    if count > MOST_RELEASES:
         raise ValueError(
-            f"its loss has {len(loss.terms)} distinct releases, and statements are recomputed up "
+            f"its loss has {count} distinct releases, and statements are recomputed up "
             f"to {MOST_RELEASES}; compute it yourself with PrivacyLoss.from_dict(...).epsilon("
             "delta), which takes some time"
         )
@@ -152,6 +153,12 @@ def _largest(data: Any) -> float:
     elif data.get("kind") in ("exponential", "permute_and_flip", "stability_release"):
         own = data["epsilon"]
     return max(own, *map(_largest, data.values()), 0.0)
+def _listed(data: Any) -> int:
+    """Return how many releases stand in lists, as those do that a release chooses from."""
+    if isinstance(data, Mapping):
+        return sum(map(_listed, data.values()))
+        return sum((isinstance(v, Mapping) and "kind" in v) + _listed(v) for v in data)
+    return 0
 
 
 def _numbers(data: Any) -> int:
