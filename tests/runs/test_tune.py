@@ -13,7 +13,7 @@ import torch
 from taut.accounting import best_of
 from taut.audit import verify_statement
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
-from taut.runs import TuneConfig, prepare_tuning, tune_run, tuning_options
+from taut.runs import TuneConfig, prepare_tuning, resume, tune_run, tuning_options
 
 SCRIPT = Path(__file__).with_name("killed_search.py")
 SPACE = {"training.learning_rate": [0.1, 0.5], "plan.clipping.norm": [0.5, 1.0]}
@@ -45,12 +45,12 @@ def test_search_keeps_the_promise_of_its_plan(tuned, folder):
     assert summary["hidden_by_the_winner_alone"] == found.own_epsilon.upper
     public = {path.name for path in (folder / "run").iterdir()}
     assert public == {
-        "config.toml",
         "model.pt",
         "private",
         "statement.json",
         "tuning.json",
         "tuning.toml",
+        "winner.toml",
     }
 
 
@@ -61,6 +61,12 @@ def test_statement_is_certified_and_the_winner_alone_is_wrong(tuned, folder):
     assert statement == found.statement
     claim = {**statement, "epsilon": found.own_epsilon.upper}
     assert not verify_statement(claim).holds
+
+
+def test_search_is_no_run_that_could_go_on(tuned, folder):
+    tune_run(tuned(training={"seed": 3}))
+    with pytest.raises(ValueError, match="no run was begun"):
+        resume(folder / "run")
 
 
 def test_finished_search_is_only_told_again(tuned):

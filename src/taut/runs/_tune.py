@@ -34,7 +34,7 @@ class TuningOutcome:
     Attributes:
         tuned: the winner, with the loss of the search.
         directory: directory of the search: statement.json (the promise, for ``taut verify``),
-            model.pt and config.toml of the winner, tuning.json; ``private`` is for its owner alone.
+            model.pt and winner.toml of the winner, tuning.json; ``private`` is for its owner alone.
         is_secure: whether all randomness came from a secure generator.
     """
 
@@ -207,10 +207,11 @@ def _publish(tuned: Tuned, directory: Path) -> None:
     """Put what may be published in the directory: no result of a single run."""
     won = directory / "private" / "winner" / "run"
     if tuned.setting is not None and won.exists():
-        for name in ("model.pt", "config.toml"):
-            temporary = directory / f"{name}.part"
+        # Under its own name a configuration would let a run go on here that was never begun.
+        for name, published in (("model.pt", "model.pt"), ("config.toml", "winner.toml")):
+            temporary = directory / f"{published}.part"
             shutil.copyfile(won / name, temporary)
-            temporary.replace(directory / name)
+            temporary.replace(directory / published)
     write_atomically(directory / "tuning.json", json.dumps(_summary(tuned), indent=2))
 
 

@@ -46,6 +46,17 @@ def test_dry_run_shows_what_trials_cost_and_trains_nothing(run, run_json, search
     assert [row["trials"] for row in options] == pytest.approx([1, 2, 5, 10, 20])
 
 
+def test_report_is_about_the_whole_search(run, run_json, search):
+    answer = run_json(f"tune {search}")
+    found = run_json(f"report {search.parent / 'run'}")
+    assert found["epsilon"]["upper"] == pytest.approx(answer["epsilon"]["upper"])
+    text = (search.parent / "run" / "report" / "index.html").read_text()
+    assert "would hide that others were tried" in text
+    claim = search.parent / "run" / "statement.json"
+    claim.write_text(json.dumps({**json.loads(claim.read_text()), "epsilon": 0.1}))
+    assert "does not keep" in run(f"report {search.parent / 'run'}").stderr
+
+
 def test_file_of_a_run_is_refused(refusal, tmp_path):
     write_points(tmp_path)
     assert "[tune] is missing" in refusal(f"tune {write_config(tmp_path)}")

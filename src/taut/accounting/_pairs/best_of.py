@@ -101,12 +101,16 @@ class BestOf:
         with np.errstate(divide="ignore"):
             return float((high / low).max()) * UP
 
+    @cached_property
+    def _log_corners(self) -> tuple[Vector, Vector]:
+        """Corners that any moment is largest at: log f'(q(p)), and log f'(p) above it."""
+        high, low = self._cells
+        return _upper_corners(np.log(low), np.log(high))
+
     def log_moments(self, orders: Vector) -> Vector:
         """Return log max f'(p)^a f'(q)^(1 - a) at the ``orders`` a > 1, rounded up; shape (m,)."""
-        high, low = self._cells
-        with np.errstate(divide="ignore"):
-            at, above = _upper_corners(np.log(low), np.log(high))
-            values = orders[:, None] * above - (orders[:, None] - 1) * at
+        at, above = self._log_corners
+        values = orders[:, None] * above - (orders[:, None] - 1) * at
         hair = 4 * RELATIVE_ERROR * orders * float(np.abs([*at, *above]).max())
         most: Vector = values.max(axis=1) + hair
         return most

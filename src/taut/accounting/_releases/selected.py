@@ -104,20 +104,33 @@ def selected_divergences(selected: Selected, half: Half, orders: Vector) -> Vect
     """
     trials = selected.trials
     one = _mean_divergences(selected, half, orders)
-    best = BestOf(_one_run(selected, half), trials)
+    best = _best_of(selected, half)
     moments = (orders - 1) * one + best.log_moments(orders)
     if trials.law == "negative_binomial" and trials.cap is None:
-        other = _mean_divergences(selected, _OPPOSITE[half], 1 + _TILTS)
-        either = np.maximum(_mean_divergences(selected, half, 1 + _TILTS), other)
-        b = 1 + _TILTS
-        grown = (1 + trials.shape) * ((1 - 1 / b) * either - math.log(trials.parameter) / b)
-        added = (orders - 1) * float(grown.min()) * UP + math.log(trials.expected)
+        added = (orders - 1) * _added(selected, half) + math.log(trials.expected)
         moments = np.minimum(moments, (orders - 1) * one + added)
     if trials.never:
         moments = np.logaddexp(moments, math.log(trials.never))
     raised = np.maximum(moments, 0.0) * (1 + 16 * RELATIVE_ERROR)
     value: Vector = raised / (orders - 1)
     return value
+
+
+@lru_cache(maxsize=64)
+def _added(selected: Selected, half: Half) -> float:
+    """Return what a divergence of another order, the best of some, lets the choice add."""
+    trials, b = selected.trials, 1 + _TILTS
+    either = np.maximum(
+        *(_mean_divergences(selected, direction, b) for direction in (half, _OPPOSITE[half]))
+    )
+    grown = (1 + trials.shape) * ((1 - 1 / b) * either - math.log(trials.parameter) / b)
+    return float(grown.min()) * UP
+
+
+@lru_cache(maxsize=64)
+def _best_of(selected: Selected, half: Half) -> BestOf:
+    """Return the selection in one direction, with what it has computed already."""
+    return BestOf(_one_run(selected, half), selected.trials)
 
 
 def _mean_divergences(selected: Selected, half: Half, orders: Vector) -> Vector:
@@ -206,8 +219,7 @@ def _knots(selected: Selected, half: Half) -> Knots:
 @lru_cache(maxsize=64)
 def _routes(selected: Selected, half: Half) -> dict[Route, tuple[Vector, Vector]]:
     """Return points of every proven profile: epsilons >= 0 and bounds on delta there."""
-    trials = selected.trials
-    best = BestOf(_one_run(selected, half), trials)
+    best = _best_of(selected, half)
     grid = _grid(best)
     found = {Route.PROFILE: (grid, best.profile(grid))}
     splits = _pure_points(selected, half)

@@ -1,13 +1,17 @@
 """``taut report``: what a run promises, for those who publish it and for those who review it."""
 
+import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from taut.cli._commands.train import RunArgument
 from taut.cli._page import mistakes_explained, print_json, print_rows
 from taut.cli._run_options import JsonOption, left_out
+
+if TYPE_CHECKING:
+    from taut.accounting import PrivacyLoss
 
 _UnitOption = Annotated[
     str | None,
@@ -40,10 +44,12 @@ def report(
         from taut.training import RunDirectory
 
         files = RunDirectory(run)
+        search = run / "statement.json" if (run / "tuning.json").exists() else None
         kept = files.audit.read_text(encoding="utf-8") if files.audit.exists() else None
         found = privacy_report(
-            run,
+            run if search is None else _loss_of_search(search),
             _unit(files.config) if unit is None else unit,
+            **({} if search is None else _words_of_search(search)),
             title="Privacy report" if title is None else title,
             owner=owner,
             dataset=dataset,
@@ -56,6 +62,29 @@ def report(
             print_json({**found.to_dict(), "page": str(page)})
         else:
             print_rows([("statement", found.statement), ("page", str(page))])
+
+
+def _loss_of_search(statement: Path) -> "PrivacyLoss":
+    """Return the loss of a search, if its statement is true."""
+    from taut.audit import verify_statement
+
+    verification = verify_statement(statement.read_text(encoding="utf-8"))
+    if not verification.holds:
+        raise ValueError(f"{statement} claims what its loss does not keep; see taut verify")
+    return verification.loss
+
+
+def _words_of_search(statement: Path) -> dict[str, Any]:
+    """Return delta and a description of a search; its loss says how many trials there may be."""
+    claim = json_module.loads(statement.read_text(encoding="utf-8"))
+    return {
+        "delta": claim["delta"],
+        "description": (
+            "The best of a secret number of training runs on the private examples, chosen by its "
+            "score. The loss is that of the whole search; the one of the published run alone "
+            "would hide that others were tried."
+        ),
+    }
 
 
 def _unit(config: Path) -> str:
