@@ -50,8 +50,8 @@ settings, with a secret number of trials of that law (mean 10 before a cap of 30
 the search. "recipe" is one run with settings that were found earlier, on such examples, at no
 stated cost; "default" is one with settings that nobody has tuned. MNIST and Fashion-MNIST are their
 first 20,000 examples, as pooled scattering features. Under this promise no search beats the recipe,
-whose settings are among the twelve: each trial has more noise, and a small number of trials may
-miss them. A search is for those who have no recipe."""
+whose settings are among the twelve, nor for certain the default: each trial has more noise, and a
+small number of trials may have met poor settings only. A search is for those who have neither."""
 
 
 @dataclass(frozen=True)
