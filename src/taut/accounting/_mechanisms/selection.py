@@ -211,7 +211,7 @@ def best_of(runs: PrivacyLoss | Iterable[PrivacyLoss], trials: Trials) -> Privac
         >>> run = 1_000 * taut.gaussian(sigma=1.0).poisson(rate=0.01)
         >>> total = best_of(run, Trials.logarithmic(mean=10))
         >>> round(run.epsilon(delta=1e-6), 2), round(total.epsilon(delta=1e-6), 2)
-        (2.13, 2.84)
+        (2.12, 2.84)
     """
     losses = [runs] if isinstance(runs, PrivacyLoss) else list(runs)
     if not losses:
