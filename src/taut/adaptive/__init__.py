@@ -2,7 +2,8 @@
 
 Propose-test-release (`ProposedMedian` and its neighbours) spends a part of the budget to find out
 whether the data allow less noise than the worst ones; :class:`SparseVector` answers many questions
-about a threshold at the price of the few that pass. Quantities that depend on the data are a
+about a threshold at the price of the few that pass; :func:`tune` publishes the best of many private
+runs, paid for as a whole. Quantities that depend on the data are a
 :class:`Secret` until a mechanism has added noise.
 """
 
@@ -21,6 +22,9 @@ from taut.adaptive._propose.general.statistics import CalibratedRelease
 from taut.adaptive._propose.general.vote import ProposedVote, vote_losses
 from taut.adaptive._propose.outcome import Outcome
 from taut.adaptive._secret import Secret
+from taut.adaptive._selection.planning import TuningOption, TuningPlan, plan_tuning
+from taut.adaptive._selection.space import Range, Setting, Space
+from taut.adaptive._selection.tune import Trial, Tuned, tune
 from taut.adaptive._sparse_vector.between import BetweenDesign, BetweenThresholds
 from taut.adaptive._sparse_vector.design import SparseVectorDesign
 from taut.adaptive._sparse_vector.holdout import CheckedGuess, ReusableHoldout
@@ -42,12 +46,15 @@ __all__ = [
     "ProposedMedian",
     "ProposedRelease",
     "ProposedVote",
+    "Range",
     "ReusableHoldout",
     "ScalarNoise",
     "SearchedMedian",
     "Secret",
+    "Setting",
     "SmoothLossRelease",
     "SmoothMedian",
+    "Space",
     "SparseVector",
     "SparseVectorDesign",
     "SparseVectorOption",
@@ -57,23 +64,17 @@ __all__ = [
     "StableMode",
     "StableRelease",
     "StagedSparseVector",
-    "check_distance",
-    "check_losses",
-    "plan_svt",
-    "smooth_noise_rdp",
-    "vote_losses",
-from taut.adaptive._selection.planning import TuningOption, TuningPlan, plan_tuning
-from taut.adaptive._selection.space import Range, Setting, Space
-from taut.adaptive._selection.tune import Trial, Tuned, tune
-    "Range",
-    "Setting",
-    "Space",
     "Trial",
     "Tuned",
     "TuningOption",
     "TuningPlan",
+    "check_distance",
+    "check_losses",
+    "plan_svt",
     "plan_tuning",
+    "smooth_noise_rdp",
     "tune",
+    "vote_losses",
 ]
 
 surface.claim(globals())

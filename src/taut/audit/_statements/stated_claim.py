@@ -153,10 +153,13 @@ def _largest(data: Any) -> float:
     elif data.get("kind") in ("exponential", "permute_and_flip", "stability_release"):
         own = data["epsilon"]
     return max(own, *map(_largest, data.values()), 0.0)
+
+
 def _listed(data: Any) -> int:
     """Return how many releases stand in lists, as those do that a release chooses from."""
     if isinstance(data, Mapping):
         return sum(map(_listed, data.values()))
+    if isinstance(data, list | tuple):
         return sum((isinstance(v, Mapping) and "kind" in v) + _listed(v) for v in data)
     return 0
 
