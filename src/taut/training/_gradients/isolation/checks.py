@@ -72,9 +72,9 @@ _MANY = 2**24
 companies at the same time; what else there is to try is left to the steps that follow."""
 
 
-_PARTY = 8
+_PARTY, _SMALL_PARTY = 8, 4
 """Examples of a batch that are tested in many companies: enough for halves that can be mixed in
-dozens of ways, and few beside the batches of most runs."""
+dozens of ways, and few beside the batches of most runs; those of a model with many parameters."""
 
 _SOURCE = secrets.SystemRandom()
 _any = _SOURCE.choice
@@ -171,11 +171,15 @@ class Isolation:
         finally:
             now.restore()
 
+    @property
+    def _is_large(self) -> bool:
+        return sum(p.numel() for p in self.model.parameters()) > _MANY
+
     def _whole(
         self, given: _Batch, found: Sketch, draws: Draws, under: Sequence[Circumstance]
     ) -> bool:
         stays = half_of(given.size)
-        if sum(p.numel() for p in self.model.parameters()) > _MANY:
+        if self._is_large:
             tested = [self._exchange(given, found, draws, stays, everyone())]
             self._shrink(given, found, draws)
             return all(tested)
@@ -198,7 +202,8 @@ class Isolation:
         companies: Sequence[Company],
     ) -> bool:
         """Have a few examples in several companies, half of them drawn anew for each."""
-        few = given.rows(some_of(given.size, min(_PARTY, given.size)))
+        most = _SMALL_PARTY if self._is_large else _PARTY
+        few = given.rows(some_of(given.size, min(most, given.size)))
         try:
             found = self._again(few.inputs, few.targets, draws, circumstance)
         except Exception:  # a model that cannot be called so shows nothing
