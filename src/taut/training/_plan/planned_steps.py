@@ -157,7 +157,12 @@ class PlannedSteps:
     @property
     def follows_ledger(self) -> bool:
         """Whether the number of a step matters: what a crash has lost is left out, not repeated."""
-        return self.is_scheduled or self.encoder is not None
+        return self.is_scheduled or self.keeps_to_dataset
+
+    @property
+    def keeps_to_dataset(self) -> bool:
+        """Whether the loss is about which steps an example is in: no other dataset will do."""
+        return self.encoder is not None or self.sampling.numbers_steps
 
     def noise_multiplier_at(self, step: int) -> float:
         """Return the noise multiplier of a step, from zero up; the last one goes on."""

@@ -243,10 +243,10 @@ class PrivateTrainer:
             raise ValueError(
                 f"resume must be 'auto', 'never' or 'changed_data', got resume={resume!r}"
             )
-        if resume == "changed_data" and self.plan.encoder is not None:
+        if resume == "changed_data" and self.plan.keeps_to_dataset:
             raise UnsoundConfiguration(
-                "correlated noise is accounted for steps of an example that are far apart, which "
-                "another dataset does not keep; begin a new run, whose loss adds"
+                "correlated noise and a fixed order are accounted for examples that keep to their "
+                "steps, which those of another dataset do not; begin a new run, whose loss adds"
             )
         with Interrupts(self._processes, self._gradient.parameters[0].device) as interrupts:
             loader = self._loader(dataset, owners)

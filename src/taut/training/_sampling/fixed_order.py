@@ -42,6 +42,7 @@ class FixedOrderSampling(EpochSampling):
 
     name = "fixed_order"
     adjacency = Adjacency.ZERO_OUT
+    numbers_steps = True
 
     @property
     def order(self) -> FixedOrder:

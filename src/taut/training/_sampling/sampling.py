@@ -114,6 +114,8 @@ class Sampling(Strategy):
     """Whether parts of a dataset are sampled independently of each other."""
     may_change: ClassVar[bool] = False
     """Whether noise and batch size may change from step to step: losses of steps then add."""
+    numbers_steps: ClassVar[bool] = False
+    """Whether the number of a step says who is in its batch, so that none may be taken twice."""
 
     @abstractmethod
     def draw(self, examples: int, generator: RandomSource | None = None) -> Indices:

@@ -104,7 +104,7 @@ class RunFiles:
             may_change: whether to go on with another one, which the ledger then says.
         """
         if self._at is None:
-            if self._plan.encoder is not None:
+            if self._plan.keeps_to_dataset:
                 self._processes.agreed(lambda: self._check_seen(ledger, dataset))
             return
         key = self._at.private_key
@@ -123,9 +123,9 @@ class RunFiles:
         key, seen = self._seen
         if fingerprint(dataset, key) != seen:
             raise UnsoundConfiguration(
-                "the dataset is not the one that this run began with, and correlated noise is "
-                "accounted for steps of an example that are far apart; give the same one, or make "
-                "a new trainer, whose loss adds"
+                "the dataset is not the one that this run began with, and the loss is that of "
+                "examples which keep to their steps; give the same one, or make a new trainer, "
+                "whose loss adds"
             )
 
     def noise_keys(
