@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from taut.audit import replay
 from taut.errors import UnsoundConfiguration
@@ -23,6 +23,7 @@ from taut.training import (
     QuantileClip,
     TruncatedPoissonSampling,
     TwiceSampling,
+    make_private,
 )
 from taut.training.extend import PrivateGradient
 
@@ -134,6 +135,35 @@ def test_batches_that_are_empty_on_one_side_alone_change_no_later_choice(setting
 @pytest.mark.parametrize("noise", ["blt", "tree"])
 def test_noise_that_is_correlated_over_steps(noise):
     result = replay(trained(noise=noise, steps=8), dataset(last=0), dataset(last=1), crafted=True)
+    assert result.passed, str(result)
+    assert sum(release.measured > 0 for release in result.releases) == 2  # once in an epoch
+
+
+@pytest.mark.parametrize(
+    ("noise", "sampling"), [("blt", None), ("banded", "balls_in_bins")], ids=["fixed", "secret"]
+)
+def test_loop_whose_noise_is_correlated_over_steps(noise, sampling):
+    def program(data):
+        torch.manual_seed(1)
+        model = nn.Linear(4, 2)
+        model, optimizer, loader = make_private(
+            module=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            data_loader=DataLoader(data, batch_size=4),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+            noise=noise,
+            sampling=sampling,
+            epochs=2,
+        )
+        for _ in range(2):
+            for x, y in loader:
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(x), y).backward()
+                optimizer.step()
+        return model
+
+    result = replay(program, dataset(last=0), dataset(last=1), crafted=True)
     assert result.passed, str(result)
     assert sum(release.measured > 0 for release in result.releases) == 2  # once in an epoch
 

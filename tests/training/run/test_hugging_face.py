@@ -217,6 +217,25 @@ def test_trainer_of_hugging_face_is_made_private(tmp_path):
     assert model.eval().generate(rows["input_ids"][:1, :2], max_new_tokens=2).shape[0] == 1
 
 
+def test_trainer_of_hugging_face_takes_correlated_noise(tmp_path):
+    model = gpt2()
+    trainer = hf_trainer(model, tmp_path)
+    optimizer = make_trainer_private(
+        trainer,
+        target_epsilon=8.0,
+        target_delta=1e-2,
+        max_grad_norm=1.0,
+        noise="banded",
+        sampling="balls_in_bins",
+        ledger=tmp_path / "loop.jsonl",
+    )
+    trainer.train()
+    assert optimizer.ledger.steps == optimizer.plan.steps == 6
+    assert optimizer.loss == optimizer.plan.loss
+    assert optimizer.plan.encoder is not None
+    assert (tmp_path / "loop.jsonl.private.noise").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -12,6 +12,8 @@ from taut.training._data.loader_checks import check_replaceable
 from taut.training._plan.arguments import sampling_of
 from taut.training._plan.best_sampling import BEST
 from taut.training._sampling.allocation import RandomAllocation
+from taut.training._sampling.fixed_order import FixedOrderSampling
+from taut.training._sampling.keyed import KeyedSampling
 from taut.training._sampling.sampling import (
     FixedSizeSampling,
     PoissonSampling,
@@ -24,6 +26,7 @@ from taut.training._tensors.examples import length
 __all__ = ["LoaderBatches"]
 
 _FOR_LOOPS = (PoissonSampling, TruncatedPoissonSampling, RandomAllocation, FixedSizeSampling)
+_FOR_NOISE = (FixedOrderSampling, KeyedSampling)
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,14 @@ class LoaderBatches:
         examples: the number of examples in the dataset.
         in_pass: the number of batches in one pass.
         share: what a plan is told about the size of a batch, `batch_size` or `rate`.
-        sampling: how batches are drawn, to be fitted or chosen by the plan.
+        sampling: how batches are drawn, to be fitted or chosen by the plan; None for what its
+            correlated noise asks for.
     """
 
     examples: int
     in_pass: int
     share: dict[str, Any]
-    sampling: Sampling | str
+    sampling: Sampling | str | None
 
     @classmethod
     def of(
@@ -50,6 +54,7 @@ class LoaderBatches:
         poisson: bool,
         rate: float | None,
         sampling: Sampling | str | None = None,
+        correlated: bool = False,
     ) -> LoaderBatches:
         """Return the batches for a loader.
 
@@ -59,6 +64,7 @@ class LoaderBatches:
             sampling: how batches are drawn, or its name; None for what `poisson` says.
             rate: the probability with which an example is sampled; None for one over the length
                 of the loader, so that a pass of as many steps sees every example once on average.
+            correlated: whether the noise of steps is correlated, which goes with other samplings.
 
         Raises:
             UnsoundConfiguration: if the loader or its dataset cannot be sampled from.
@@ -71,7 +77,7 @@ class LoaderBatches:
                 f"data_loader has no batches: batch_size={loader.batch_size} exceeds its "
                 f"{examples} examples, and drop_last=True drops them; choose a smaller batch_size"
             )
-        kind = _kind(poisson, sampling)
+        kind = _for_noise(poisson, sampling) if correlated else _kind(poisson, sampling)
         if isinstance(kind, FixedSizeSampling):
             _refuse_rate(rate)
             return cls(examples, in_pass, {"batch_size": loader.batch_size}, kind)
@@ -99,12 +105,27 @@ def _kind(poisson: bool, sampling: Sampling | str | None) -> Sampling | str:
             f"poisson_sampling=False means batches of fixed size, got sampling={sampling!r} beside "
             "it; give one of the two"
         )
+    if isinstance(kind, _FOR_NOISE):
+        raise ValueError(
+            f"sampling={kind!r} is for noise that is correlated over steps; give noise='banded' or "
+            "another, or sampling='allocation'"
+        )
     if kind != BEST and type(kind) not in _FOR_LOOPS:
         raise ValueError(
             f"sampling={kind!r} is not for a loop that exists; use PrivateTrainer, or "
             "sampling='allocation'"
         )
     return kind
+
+
+def _for_noise(poisson: bool, sampling: Sampling | str | None) -> Sampling | str | None:
+    """Return the sampling that goes with correlated noise; whether it does, a plan says."""
+    if not poisson:
+        raise ValueError(
+            "poisson_sampling=False means batches of fixed size, for which correlated noise has no "
+            "theorem; leave it out: noise= asks for a fixed order, or for the sampling= of yours"
+        )
+    return None if sampling is None else sampling if sampling == BEST else sampling_of(sampling)
 
 
 def _one_over_length(loader: DataLoader[Any], examples: int) -> dict[str, Any]:

@@ -35,6 +35,7 @@ __all__ = [
     "encoder_from_dict",
     "encoder_of",
     "encoder_to_dict",
+    "is_independent",
     "last_error",
     "refuse_owners",
 ]
@@ -49,6 +50,11 @@ _BANDS, _INVERSE_BANDS, _BUFFERS = 16, 4, 4  # kept arrays: what a name alone as
 _NAMES = ("banded", "blt", "inverse", "tree", "best")
 
 
+def is_independent(noise: object) -> bool:
+    """Return whether an argument asks for noise that is not correlated over steps."""
+    return noise is None or (isinstance(noise, str) and noise == "independent")
+
+
 def encoder_of(noise: object, steps: int, sampling: Sampling) -> Encoder | None:
     """Return the encoder that an argument asks for, None for independent noise.
 
@@ -57,7 +63,7 @@ def encoder_of(noise: object, steps: int, sampling: Sampling) -> Encoder | None:
         steps: number of steps of the plan.
         sampling: sampling of the plan, which decides how often an example takes part.
     """
-    if noise is None or noise == "independent":
+    if is_independent(noise):
         return None
     if isinstance(noise, Encoder):
         if type(noise) not in _KINDS.values():

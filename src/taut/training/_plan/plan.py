@@ -25,7 +25,13 @@ from taut.training._plan.arguments import (
 )
 from taut.training._plan.best_noise import best_noise
 from taut.training._plan.best_sampling import BEST, cheaper
-from taut.training._plan.correlation import check_correlated, encoder_of, last_error, refuse_owners
+from taut.training._plan.correlation import (
+    check_correlated,
+    encoder_of,
+    is_independent,
+    last_error,
+    refuse_owners,
+)
 from taut.training._plan.document import fields_of, written
 from taut.training._plan.feasible import Target, check_feasible
 from taut.training._plan.mixing import ModelMix
@@ -148,7 +154,7 @@ class Plan(PlannedSteps):
             found = best_noise(count, share, epsilon, delta, kind)
             noise, sampling, why = found.encoder, found.sampling, found.why
             batch_size, rate = None, share
-        if noise is not None and noise != "independent":
+        if not is_independent(noise):
             if sampling == BEST:
                 raise ValueError("noise= decides the sampling; leave sampling='best' out")
             sampling = "fixed_order" if sampling is None else sampling

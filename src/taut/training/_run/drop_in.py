@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, Literal, TypeVar, Unpack
 
@@ -14,29 +12,31 @@ from torch.utils.data import DataLoader
 
 from taut._base import validate
 from taut.errors import UnsoundConfiguration
+from taut.matrix import Encoder
 from taut.noise import RandomSource
 from taut.training._clipping.clipping import Clipping
-from taut.training._data.loader import MicroBatch, PrivateLoader
+from taut.training._data.loader import PrivateLoader
 from taut.training._data.loader_batches import LoaderBatches
 from taut.training._data.per_example_loss import per_example
 from taut.training._gradients.suitable import train_mode
 from taut.training._ledger.ledger import RunLedger
 from taut.training._noise.generators import split
+from taut.training._plan.correlation import is_independent
 from taut.training._plan.plan import Plan
 from taut.training._plan.schedule import Changing, is_schedule
 from taut.training._run.files.shared_ledger import SharedLedger
-from taut.training._run.opacus_arguments import OpacusArguments, clipping_of, settle
+from taut.training._run.loop.followed_loader import FollowedLoader, followed, given_loader
+from taut.training._run.loop.noise import begin_noise, loop_ledger, steps_without_promise
+from taut.training._run.loop.opacus_arguments import OpacusArguments, clipping_of, settle
 from taut.training._run.private_optimizer import PrivateOptimizer
 from taut.training._sampling.sampling import Sampling
-from taut.training._step.optimizer_checks import check_optimizer
+from taut.training._step.optimizer_checks import check_linear, check_optimizer
 from taut.training._step.planned_step import PlannedStep
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._step.recorded_passes import check_detached
 from taut.training._step.reduction import unwrapped
 
 __all__ = ["make_private", "make_private_with_epsilon"]
-
-_LOG = logging.getLogger(__name__)
 
 Module = TypeVar("Module", bound=nn.Module)
 Reduction = Literal["mean", "sum"]
@@ -52,6 +52,8 @@ def make_private(
     poisson_sampling: bool = True,
     rate: float | None = None,
     sampling: Sampling | str | None = None,
+    noise: Encoder | str | None = None,
+    epochs: float | None = None,
     loss_reduction: Reduction = "mean",
     max_physical_batch_size: int | None = None,
     clipping: Clipping | str | None = None,
@@ -84,6 +86,15 @@ def make_private(
             Poisson batches that never exceed a size. A pass that was left early is gone on
             with; a loop that goes on in another process begins a new one, which its ledger counts
             as such.
+        noise: noise that is correlated over the steps of all passes, as in `Plan`: an encoder of
+            `taut.matrix`, or "banded", "blt", "inverse" or "tree"; None for independent noise.
+            Batches come in a fixed order then, unless `sampling` keeps secret steps apart, and
+            `noise_multiplier` is the deviation of the independent noise on encoded gradients. The
+            loss is that of all passes, spent with the first step. With a file as `ledger`, a loop
+            that was stopped goes on with the step that the ledger is at, and keys beside it, which
+            must stay private; without one it lives in memory, and cannot go on elsewhere.
+        epochs: number of passes that there will be, for correlated noise alone; left out, the steps
+            of an encoder. A further pass is refused.
         loss_reduction: reduction of the loss in the loop. For "mean", the gradient of a step is a
             mean over the expected batch size, for "sum" it is a sum.
         max_physical_batch_size: larger batches come in parts; `step()` waits for the last one.
@@ -147,28 +158,34 @@ def make_private(
             "noise_multiplier must be one number in a loop without a planned end; use "
             "make_private_with_epsilon(..., noise_schedule=...), or a Plan and PrivateTrainer"
         )
-    given = _given(data_loader)
-    batches = LoaderBatches.of(given, poisson=poisson_sampling, rate=rate, sampling=sampling)
+    given = given_loader(data_loader)
+    batches = LoaderBatches.of(
+        given,
+        poisson=poisson_sampling,
+        rate=rate,
+        sampling=sampling,
+        correlated=not is_independent(noise),
+    )
     plan = Plan(
         **batches.of_plan(),
-        steps=batches.in_pass,  # the ledger counts beyond it: this loop has no planned end
+        steps=steps_without_promise(batches, noise, epochs),
         noise_multiplier=noise_multiplier,
         delta=min(1e-5, 0.1 / batches.examples),
         clipping=clipping_of(clipping, max_grad_norm),
+        noise=noise,
     )
-    choices, noise = split(noise_generator)
-    gradient = _gradient(module, optimizer, plan, loss_reduction, noise, unchecked_isolation)
-    loader = _loader(
-        given, batches, plan.sampling, max_physical_batch_size, choices, unchecked_isolation
-    )
-    count = ledger if isinstance(ledger, RunLedger) else SharedLedger(ledger, plan)
-    if count is ledger and plan.sampling.epoch_steps > 1:
-        raise UnsoundConfiguration(
-            f"an epoch of {plan.sampling!r} is counted from its first step on, in a ledger that "
-            "serves no other loop; give the path of the ledger, which this loop then opens"
-        )
-    _check_ledger(count, plan, gradient)
-    return module, _joined(optimizer, gradient, count, loader, loss_reduction, criterion), loader
+    choices, bits = split(noise_generator)
+    gradient = _gradient(module, optimizer, plan, loss_reduction, bits, unchecked_isolation)
+    has_end = plan.encoder is not None
+    drawn = plan if has_end else plan.sampling
+    loader = followed(given, batches, drawn, max_physical_batch_size, choices, unchecked_isolation)
+    if isinstance(ledger, RunLedger):
+        _check_ledger(ledger, plan, gradient)
+        count = ledger
+    else:
+        count = loop_ledger(ledger, plan, gradient.processes, enforce=has_end)
+    private = _joined(optimizer, gradient, count, loader, loss_reduction, criterion, bits)
+    return module, private, loader
 
 
 def make_private_with_epsilon(
@@ -183,6 +200,7 @@ def make_private_with_epsilon(
     poisson_sampling: bool = True,
     rate: float | None = None,
     sampling: Sampling | str | None = None,
+    noise: Encoder | str | None = None,
     noise_schedule: Changing | None = None,
     loss_reduction: Reduction = "mean",
     max_physical_batch_size: int | None = None,
@@ -206,6 +224,8 @@ def make_private_with_epsilon(
         poisson_sampling: sampler, as in `make_private`.
         rate: sampling rate, as in `make_private`.
         sampling: sampling, as in `make_private`.
+        noise: noise, as in `make_private`; "best" takes the noise and, unless it is given, the
+            sampling with the least error of running sums, as `Plan` does.
         noise_schedule: schedule of factors by which noise changes from step to step, one for every
             step of all passes or pairs of steps and a factor, as in `Plan`. Noise follows the
             ledger: with a file as `ledger`, a loop that goes on does so where that one ends.
@@ -244,8 +264,14 @@ def make_private_with_epsilon(
         8
     """
     settle(elsewhere, clipping, max_grad_norm)
-    given = _given(data_loader)
-    batches = LoaderBatches.of(given, poisson=poisson_sampling, rate=rate, sampling=sampling)
+    given = given_loader(data_loader)
+    batches = LoaderBatches.of(
+        given,
+        poisson=poisson_sampling,
+        rate=rate,
+        sampling=sampling,
+        correlated=not is_independent(noise),
+    )
     plan = Plan(
         **batches.of_plan(),
         steps=batches.steps(validate.positive(epochs=epochs)),
@@ -253,48 +279,14 @@ def make_private_with_epsilon(
         delta=target_delta,
         noise_schedule=noise_schedule,
         clipping=clipping_of(clipping, max_grad_norm),
+        noise=noise,
     )
-    choices, noise = split(noise_generator)
-    gradient = _gradient(module, optimizer, plan, loss_reduction, noise, unchecked_isolation)
-    loader = _loader(given, batches, plan, max_physical_batch_size, choices, unchecked_isolation)
-    count = SharedLedger(ledger, plan, enforce=True)
-    if plan.is_scheduled:
-        loader.load_state_dict({"steps": count.position, "generator": None})
-    return module, _joined(optimizer, gradient, count, loader, loss_reduction, criterion), loader
-
-
-class _FollowedLoader(PrivateLoader):
-    """Tells an optimizer about every batch before the loop gets it."""
-
-    optimizer: PrivateOptimizer
-    given: DataLoader[Any]
-    """The loader of torch whose place this one takes."""
-
-    def microbatches(self) -> Iterator[MicroBatch]:
-        """Yield the physical batches of one pass that hold examples."""
-        self.optimizer.begin_pass()
-        for part in super().microbatches():
-            self.optimizer.expect(part)
-            if not part.is_empty:
-                yield part
-
-
-def _given(loader: DataLoader[Any] | PrivateLoader) -> DataLoader[Any]:
-    """Return the loader of torch that batches are to be like."""
-    if not isinstance(loader, PrivateLoader):
-        return loader
-    if not isinstance(loader, _FollowedLoader):
-        size = round(loader.sampling.expected_batch_size(loader.examples))
-        raise validate.WrongType(
-            f"data_loader must be a DataLoader of torch, got {loader!r}, which belongs to another "
-            f"plan; give DataLoader(loader.dataset, batch_size={size})"
-        )
-    _LOG.warning(
-        "data_loader belongs to an earlier private run; a run of its own begins with the loader "
-        "that was given there. Its get_epsilon counts its own steps: the losses of both runs add "
-        "up for whoever sees both, or the better of them. One file as ledger= counts them together"
-    )
-    return loader.given
+    choices, bits = split(noise_generator)
+    gradient = _gradient(module, optimizer, plan, loss_reduction, bits, unchecked_isolation)
+    loader = followed(given, batches, plan, max_physical_batch_size, choices, unchecked_isolation)
+    count = loop_ledger(ledger, plan, gradient.processes, enforce=True)
+    private = _joined(optimizer, gradient, count, loader, loss_reduction, criterion, bits)
+    return module, private, loader
 
 
 def _gradient(
@@ -315,6 +307,8 @@ def _gradient(
         )
     check_detached(unwrapped(module))
     check_optimizer(module, optimizer)
+    if plan.encoder is not None:
+        check_linear(optimizer)
     named = unwrapped(module).named_parameters()
     sizes = {name: p.numel() for name, p in named if p.requires_grad}
     return PrivateGradient(
@@ -328,37 +322,22 @@ def _gradient(
     )
 
 
-def _loader(
-    data_loader: DataLoader[Any],
-    batches: LoaderBatches,
-    drawn: Plan | Sampling,
-    most: int | None,
-    choices: RandomSource,
-    unchecked: bool,
-) -> _FollowedLoader:
-    loader = _FollowedLoader.from_data_loader(
-        data_loader,
-        drawn,
-        max_physical_batch_size=most,
-        steps=batches.in_pass,
-        generator=choices,
-        unchecked_isolation=unchecked,
-    )
-    loader.given, size = data_loader, data_loader.batch_size
-    _LOG.info("%r, in place of %d batches of %s examples", loader, len(data_loader), size)
-    return loader
-
-
 def _joined(
     optimizer: Optimizer,
     gradient: PrivateGradient,
     ledger: RunLedger,
-    loader: _FollowedLoader,
+    loader: FollowedLoader,
     reduction: Reduction,
     criterion: Any,
+    bits: RandomSource,
 ) -> PrivateOptimizer:
+    try:
+        begin_noise(gradient, ledger, loader, bits, divides=reduction == "mean")
+    except BaseException:
+        ledger.close()
+        raise
     planned = None
-    if ledger.plan.is_scheduled:
+    if ledger.plan.follows_ledger:
         named = gradient.model.named_parameters()
         sizes = {name: p.numel() for name, p in named if p.requires_grad}
         planned = PlannedStep(ledger.plan, gradient, sizes, divides=reduction == "mean")
@@ -372,6 +351,8 @@ def _joined(
     )
     if not gradient.examples.schedule.active:
         ledger.note_unchecked_isolation()
+    if not bits.secure:
+        ledger.note_seed()
     private.follow(loader)
     loader.optimizer = private
     train_mode(gradient.model)
@@ -379,6 +360,13 @@ def _joined(
 
 
 def _check_ledger(ledger: RunLedger, plan: Plan, gradient: PrivateGradient) -> None:
+    """Refuse a ledger that was opened by others and cannot count for this loop."""
+    if plan.sampling.epoch_steps > 1 or plan.encoder is not None:
+        raise UnsoundConfiguration(
+            f"steps with {plan.sampling!r} or with correlated noise are counted from the first one "
+            "on, in a ledger that serves no other loop; give the path of the ledger, which this "
+            "loop then opens"
+        )
     if gradient.processes.size > 1 and not isinstance(ledger, SharedLedger):
         raise UnsoundConfiguration(
             "several processes train together, and ledger counts for one; open a SharedLedger in "

@@ -9,12 +9,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from taut.errors import UnsoundConfiguration
+from taut.matrix import Encoder
 from taut.noise import RandomSource
 from taut.training._clipping.clipping import Clipping
 from taut.training._data.batches import inputs_and_targets
 from taut.training._data.language_losses import causal_lm_loss
 from taut.training._run.drop_in import make_private_with_epsilon
 from taut.training._run.private_optimizer import PrivateOptimizer
+from taut.training._sampling.sampling import Sampling
 from taut.training._tensors.examples import LossFunction, apply
 
 __all__ = ["make_trainer_private"]
@@ -28,6 +30,8 @@ def make_trainer_private(
     max_grad_norm: float | None = None,
     loss_fn: LossFunction = causal_lm_loss,
     clipping: Clipping | str | None = None,
+    sampling: Sampling | str | None = None,
+    noise: Encoder | str | None = None,
     ledger: str | os.PathLike[str] | None = None,
     noise_generator: RandomSource | None = None,
 ) -> PrivateOptimizer:
@@ -44,7 +48,10 @@ def make_trainer_private(
         loss_fn: takes what the model returns and the `labels` of a batch, and returns one loss per
             example, in place of the model's own `.loss`, which is a mean over all tokens.
         clipping: instead of `max_grad_norm`.
-        ledger: a file that counts steps through crashes.
+        sampling: sampling, as in `make_private_with_epsilon`.
+        noise: noise that is correlated over steps, as in `make_private_with_epsilon`.
+        ledger: a file that counts steps through crashes. Where noise is correlated, batches follow
+            it: a trainer that goes on from a checkpoint of its own has `ignore_data_skip=True`.
         noise_generator: generator of noise and choices, by default the secure one.
 
     Returns:
@@ -73,6 +80,8 @@ def make_trainer_private(
         max_grad_norm=max_grad_norm,
         criterion=lambda outputs, batch: loss_fn(outputs, inputs_and_targets(batch)[1]),
         clipping=clipping,
+        sampling=sampling,
+        noise=noise,
         ledger=ledger,
         noise_generator=noise_generator,
     )

@@ -17,7 +17,7 @@ from taut.training._plan.plan import Plan
 from taut.training._run.files.weights_origin import Origin, WeightsOrigin
 from taut.training._step.dropped_examples import warn_of_dropped
 from taut.training._step.loop_loss import Criterion
-from taut.training._step.optimizer_checks import check_optimizer, refuse_plateau
+from taut.training._step.optimizer_checks import check_linear, check_optimizer, refuse_plateau
 from taut.training._step.planned_step import PlannedStep
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._step.recorded_passes import RecordedPasses
@@ -37,7 +37,8 @@ class PrivateOptimizer(Optimizer):
         optimizer: what turns gradients into updates.
         gradient: private gradient of the model.
         ledger: counts every step before it is taken.
-        planned: gives the gradient the noise of a step, where that changes; None if it does not.
+        planned: gives the gradient the noise of a step, where that changes or is correlated; None
+            if it does not.
         is_mean: whether the loss is a mean over the batch.
         criterion: makes the loss of single examples; None if it is to be recognised.
 
@@ -70,10 +71,12 @@ class PrivateOptimizer(Optimizer):
                 "one by one; use PrivateTrainer and fit(dataset, owners=...)"
             )
         if ledger.plan.encoder is not None:
-            raise UnsoundConfiguration(
-                "the ledger was opened with a plan of correlated noise, which a loop of one's own "
-                "does not draw; use PrivateTrainer, or independent noise"
-            )
+            if planned is None:
+                raise UnsoundConfiguration(
+                    "the ledger was opened with a plan of correlated noise, whose keys nobody has "
+                    "begun; use make_private(..., noise=...), or PrivateTrainer"
+                )
+            check_linear(optimizer)
         if ledger.plan.mixing is not None:
             raise UnsoundConfiguration(
                 "the ledger was opened with a plan that mixes weights, which takes an optimizer of "
@@ -167,6 +170,8 @@ class PrivateOptimizer(Optimizer):
     def _update(self) -> None:
         self._check_rates()
         self._gradient.check_optimizer(self.inner)
+        if self.plan.encoder is not None:
+            check_linear(self.inner, known=self._guard.id)  # hooks may have been added since
         loader = check_sampler(self._loader, self.plan.sampling)
         self.ledger.record(self.ledger.steps, loader.current.place if loader.current else None)
         self.dropped_examples = warn_of_dropped(self.dropped_examples, self._gradient.dropped)
@@ -232,9 +237,9 @@ class PrivateOptimizer(Optimizer):
     def expect(self, part: MicroBatch) -> None:
         """Expect the pass of a batch; without examples, take its step of noise at once."""
         self._refuse_skipped()
-        self._is_begun = True
         if self._planned is not None:
             self._planned.come_to(part.place)
+        self._is_begun = True
         self._gradient.begin()
         if part.is_empty:
             self._update()

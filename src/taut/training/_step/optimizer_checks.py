@@ -16,6 +16,7 @@ from taut._base import validate
 from taut.errors import UnsoundConfiguration
 
 __all__ = [
+    "check_linear",
     "check_optimizer",
     "check_parameters",
     "optimizer_of",
@@ -100,13 +101,17 @@ def check_parameters(
         )
 
 
-def check_linear(optimizer: Optimizer) -> None:
+def check_linear(optimizer: Optimizer, *, known: int | None = None) -> None:
     """Refuse an optimizer that looks at one noisy gradient alone, where noise is correlated.
 
     Later noise takes back earlier noise in sums; signs and lengths of single gradients keep it.
+
+    Args:
+        optimizer: optimizer that gets noisy gradients.
+        known: number of a hook that looks at no gradient; None if there is no such hook.
     """
-    hooks = optimizer._optimizer_step_pre_hooks or _global_optimizer_pre_hooks
-    if isinstance(optimizer, Rprop) or hooks:
+    hooks = optimizer._optimizer_step_pre_hooks.keys() - {known}
+    if isinstance(optimizer, Rprop) or hooks or _global_optimizer_pre_hooks:
         raise UnsoundConfiguration(
             f"{type(optimizer).__name__} uses signs or lengths of single noisy gradients (or a "
             "hook before its step may), where correlated noise is not taken back; use SGD with "

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,11 @@ from taut._base.files import move_durably
 from taut._base.json_numbers import parsed_json
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource
+from taut.training._ledger.ledger import RunLedger
 from taut.training._noise.keyed_bits import KEY_BYTES, NoiseKeys, SessionKey, new_session_key
+from taut.training._tensors.processes import Processes
 
-__all__ = ["NoiseOf", "keys_from", "session_keys"]
+__all__ = ["NoiseOf", "keys_from", "keys_of_run", "session_keys"]
 
 SCHEMA = "taut.run-noise/1"
 _NOTE = "Do not publish this file: with it, the noise could be subtracted from what was released."
@@ -40,9 +42,16 @@ class NoiseOf:
     noted: str | None = None
 
     @staticmethod
-    def layout_of(parameters: Mapping[str, Tensor]) -> str:
-        """Return the layout of noise for some parameters."""
-        said = [(name, list(p.shape), str(p.dtype)) for name, p in parameters.items()]
+    def layout_of(parameters: Mapping[str, Tensor], *, divides: bool = True) -> str:
+        """Return the layout of noise for some parameters.
+
+        Args:
+            parameters: parameters by name, in their order.
+            divides: whether noise is divided by the expected batch size, or that of sums.
+        """
+        said: list[Any] = [(name, list(p.shape), str(p.dtype)) for name, p in parameters.items()]
+        if not divides:
+            said.append("sums")
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
@@ -85,6 +94,31 @@ def session_keys(
     return keys
 
 
+def keys_of_run(
+    path: Path | None,
+    source: RandomSource,
+    ledger: RunLedger,
+    belongs: NoiseOf,
+    processes: Processes,
+) -> NoiseKeys:
+    """Return the keys of a run, the same in all processes, with a new one from its next step on.
+
+    Args:
+        path: the file, which the first process reads and writes; None for a run without files.
+        source: source of the new key.
+        ledger: ledger of the run, which notes the keys with its next step.
+        belongs: what the keys belong to.
+        processes: processes that train together.
+    """
+    # Field by field: keys themselves refuse to be pickled.
+    found = processes.agreed(
+        lambda: [astuple(s) for s in session_keys(path, source, ledger.position, belongs).sessions]
+    )
+    keys = NoiseKeys(tuple(SessionKey(*fields) for fields in found))
+    ledger.note_noise(keys.commitment)
+    return keys
+
+
 def keys_from(path: Path, belongs: NoiseOf | None = None) -> NoiseKeys:
     """Return the keys in a file, none if there is no file.
 
@@ -122,9 +156,10 @@ def keys_from(path: Path, belongs: NoiseOf | None = None) -> NoiseKeys:
         )
     if found.get("layout", owner.layout) != owner.layout:  # older files have none
         raise UnsoundConfiguration(
-            "the trainable parameters, their order, shapes or types are not those that this run "
-            "began with, and noise of earlier steps cannot be made again for others; give the same "
-            "model, with the same parameters frozen, or begin a new run, whose loss adds"
+            "the trainable parameters, their order, shapes or types (or loss_reduction) are not "
+            "those that this run began with, and noise of earlier steps cannot be made again for "
+            "others; give the same model, with the same parameters frozen, or begin a new run, "
+            "whose loss adds"
         )
     return NoiseKeys(sessions)
 

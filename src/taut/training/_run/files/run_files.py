@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,11 @@ from taut.training._ledger.ledger import RunLedger
 from taut.training._ledger.record import RunRecord
 from taut.training._ledger.result import TrainingResult
 from taut.training._ledger.run_directory import RunDirectory
-from taut.training._noise.keyed_bits import NoiseKeys, SessionKey
+from taut.training._noise.keyed_bits import NoiseKeys
 from taut.training._plan.plan import Plan
 from taut.training._run.files.checkpoint import Checkpoints
-from taut.training._run.files.noise_keys import NoiseOf, session_keys
-from taut.training._run.files.same_dataset import same_dataset
+from taut.training._run.files.noise_keys import NoiseOf, keys_of_run
+from taut.training._run.files.same_dataset import KEEPS_TO_STEPS, same_dataset
 from taut.training._run.files.shared_ledger import SharedLedger
 from taut.training._run.settings import Checkpointing
 from taut.training._tensors.processes import Processes
@@ -108,8 +107,9 @@ class RunFiles:
                 self._processes.agreed(lambda: self._check_seen(ledger, dataset))
             return
         key = self._at.private_key
+        said = {"otherwise": KEEPS_TO_STEPS} if self._plan.keeps_to_dataset else {}
         found = self._processes.agreed(
-            lambda: same_dataset(key, ledger, dataset, may_change=may_change)
+            lambda: same_dataset(key, ledger, dataset, may_change=may_change, **said)
         )
         if found is not None:
             fingerprint, changed = found
@@ -140,15 +140,7 @@ class RunFiles:
         """
         path = None if self._at is None else self._at.private_noise
         belongs = NoiseOf(self._run, NoiseOf.layout_of(parameters), ledger.history.noise)
-        # Field by field: keys themselves refuse to be pickled.
-        found = self._processes.agreed(
-            lambda: [
-                astuple(s) for s in session_keys(path, source, ledger.position, belongs).sessions
-            ]
-        )
-        keys = NoiseKeys(tuple(SessionKey(*fields) for fields in found))
-        ledger.note_noise(keys.commitment)
-        return keys
+        return keys_of_run(path, source, ledger, belongs, self._processes)
 
     def _write_plan(self, at: RunDirectory) -> None:
         if not at.plan.exists():

@@ -13,7 +13,7 @@ from taut.errors import UnsoundConfiguration
 from taut.training._data.fingerprint import KEY_BYTES, fingerprint, new_key
 from taut.training._ledger.ledger import RunLedger
 
-__all__ = ["read_key", "same_dataset"]
+__all__ = ["KEEPS_TO_STEPS", "read_key", "same_dataset"]
 
 SCHEMA = "taut.run-key/1"
 _NOTE = (
@@ -22,8 +22,23 @@ _NOTE = (
 )
 
 
+KEEPS_TO_STEPS = (
+    "Its loss is that of examples that keep to their steps; for another dataset, begin a new run, "
+    "whose loss adds"
+)
+_OTHERWISE = (
+    "If it is meant to be so, or a random transform of the dataset is to blame, go on with "
+    "fit(dataset, resume='changed_data'), which the statement repeats"
+)
+
+
 def same_dataset(
-    path: Path, ledger: RunLedger, dataset: Any, *, may_change: bool
+    path: Path,
+    ledger: RunLedger,
+    dataset: Any,
+    *,
+    may_change: bool,
+    otherwise: str = _OTHERWISE,
 ) -> tuple[str, bool] | None:
     """Return the fingerprint to be noted with the next step, and whether the dataset has changed.
 
@@ -32,6 +47,7 @@ def same_dataset(
         ledger: ledger of the run.
         dataset: dataset that the run is to go on with.
         may_change: whether to go on with another one, or with one that cannot be compared.
+        otherwise: what a refusal says to those who mean another dataset.
 
     Returns:
         None if the ledger holds the fingerprint of this dataset.
@@ -46,7 +62,7 @@ def same_dataset(
         if key is not None and fingerprint(dataset, key) == noted:
             return None
         if not may_change:
-            raise UnsoundConfiguration(_refusal(path, key is None))
+            raise UnsoundConfiguration(f"{_refusal(path, key is None)}. {otherwise}")
     key = new_key()  # of every fingerprint its own: two under one pad could be compared
     _write_key(path, key)
     return fingerprint(dataset, key), changed
@@ -54,18 +70,13 @@ def same_dataset(
 
 def _refusal(path: Path, is_lost: bool) -> str:
     if is_lost:
-        found = (
+        return (
             f"{path.name} of this run was lost, so that nobody can tell whether the dataset is the "
             "one it began with; restore it from a copy"
         )
-    else:
-        found = (
-            "the dataset is not the one that this run began with: its length or its examples "
-            "differ; give the same one, or train on the other in a directory of its own"
-        )
     return (
-        f"{found}. If it is meant to be so, or a random transform of the dataset is to blame, go "
-        "on with fit(dataset, resume='changed_data'), which the statement repeats"
+        "the dataset is not the one that this run began with: its length or its examples differ; "
+        "give the same one, or train on the other in a directory of its own"
     )
 
 

@@ -84,6 +84,14 @@ class Origin:
                 f"{plan.units}: their losses do not add up; keep the ledgers of both runs and "
                 "state both"
             )
+        if plan.encoder is not None:
+            raise UnsoundConfiguration(
+                "the state comes from another run than the one that this ledger counts, and a run "
+                "with correlated noise goes on with its own ledger and keys alone: give their path "
+                "(ledger= of a loop, run_dir= of a trainer), also in the process that begins it. "
+                "To begin a new run with these weights, load them before the model is made "
+                "private, and add the losses of both"
+            )
         if not (self.has_one_price and PrivacyLoss.from_dict(self.step_loss) == plan.step_loss):
             raise UnsoundConfiguration(
                 "the state comes from a run with another noise, clipping or sampling, whose "

@@ -416,12 +416,6 @@ def test_arguments_that_change_something_are_answered(make, options, message):
 
 
 @pytest.mark.parametrize("make", [private, lambda **options: promised(data(), **options)])
-def test_correlated_noise_is_for_trainers(make):
-    with pytest.raises(UnsoundConfiguration, match=r"use Plan\(noise=\.\.\.\) with PrivateTrainer"):
-        make(noise="blt")
-
-
-@pytest.mark.parametrize("make", [private, lambda **options: promised(data(), **options)])
 def test_arguments_that_nobody_has_are_type_errors(make):
     with pytest.raises(TypeError, match="no argument 'max_grad_nrom'"):
         make(max_grad_nrom=1.0)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, Never, TypedDict
 
 from taut._base import validate
-from taut.errors import UnsoundConfiguration
 from taut.training._clipping.clipping import Clipping, FlatClip
 
 __all__ = ["OpacusArguments", "clipping_of", "settle"]
@@ -75,17 +74,10 @@ def settle(arguments: OpacusArguments, clipping: object, norm: object) -> None:
 
     Raises:
         TypeError: for a name that Opacus does not know either.
-        UnsoundConfiguration: for correlated noise.
         ValueError: for an argument that would change something; says what to write here.
     """
     given = dict(arguments)
     for name in given:
-        if name == "noise":
-            raise UnsoundConfiguration(
-                f"make_private has no noise={given[name]!r}: correlated noise is accounted for all "
-                "steps of a plan, and a loop of one's own cannot be tested to take each of them "
-                "once; use Plan(noise=...) with PrivateTrainer"
-            )
         if name not in OpacusArguments.__annotations__:
             raise TypeError(f"make_private has no argument {name!r}")
     if clipping == "adaptive" or not set(given) <= set(_ANSWERS):
