@@ -23,14 +23,26 @@ from taut.training._sampling.sampling import Sampling, positive_rate
 if TYPE_CHECKING:
     from taut.training._plan.plan import Plan
 
-__all__ = ["fields_of", "written"]
+__all__ = ["alike", "fields_of", "written"]
 
 _CONSTANT = "taut.training-plan/1"
 _SCHEDULED = "taut.training-plan/2"
 _OWNED = "taut.training-plan/3"
 _CORRELATED = "taut.training-plan/4"
 _SCHEDULES = ("noise_schedule", "rate_schedule")
+_OPTIMISED = 1e-6  # relative: by which what an optimiser finds may differ between two machines
 _ROUNDING = 1e-9  # relative: what arithmetic does to a rate or a batch size
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Return whether two descriptions are the same but for the rounding of their numbers."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=_OPTIMISED)
+    return bool(one == other)
 
 
 def written(plan: Plan) -> dict[str, Any]:

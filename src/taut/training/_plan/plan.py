@@ -32,7 +32,7 @@ from taut.training._plan.correlation import (
     last_error,
     refuse_owners,
 )
-from taut.training._plan.document import fields_of, written
+from taut.training._plan.document import alike, fields_of, written
 from taut.training._plan.feasible import Target, check_feasible
 from taut.training._plan.mixing import ModelMix
 from taut.training._plan.owners import Owners, unit_of
@@ -339,6 +339,15 @@ class Plan(PlannedSteps):
             UnsoundConfiguration: if the promise surely does not follow from the rest.
         """
         return cls.from_dict(parsed_json(text))
+
+    def is_like(self, other: Plan) -> bool:
+        """Return whether another plan is this one, made on a machine that rounds otherwise."""
+        return alike(self.to_dict(), other.to_dict())
+
+    def has_noise_of(self, other: Plan) -> bool:
+        """Return whether noise is correlated as that of another plan, but for rounding."""
+        noises = (plan.to_dict().get("noise") for plan in (self, other))
+        return alike(*noises)
 
     @property
     def least_epsilon(self) -> float:

@@ -26,7 +26,7 @@ from taut.training._plan.plan import Plan
 from taut.training._plan.schedule import Changing, is_schedule
 from taut.training._run.files.shared_ledger import SharedLedger
 from taut.training._run.loop.followed_loader import FollowedLoader, followed, given_loader
-from taut.training._run.loop.noise import begin_noise, loop_ledger, steps_without_promise
+from taut.training._run.loop.noise import begin_noise, plan_to_go_on, steps_without_promise
 from taut.training._run.loop.opacus_arguments import OpacusArguments, clipping_of, settle
 from taut.training._run.private_optimizer import PrivateOptimizer
 from taut.training._sampling.sampling import Sampling
@@ -174,6 +174,7 @@ def make_private(
         clipping=clipping_of(clipping, max_grad_norm),
         noise=noise,
     )
+    plan = plan_to_go_on(ledger, plan)
     choices, bits = split(noise_generator)
     gradient = _gradient(module, optimizer, plan, loss_reduction, bits, unchecked_isolation)
     has_end = plan.encoder is not None
@@ -183,7 +184,7 @@ def make_private(
         _check_ledger(ledger, plan, gradient)
         count = ledger
     else:
-        count = loop_ledger(ledger, plan, gradient.processes, enforce=has_end)
+        count = SharedLedger(ledger, plan, enforce=has_end)
     private = _joined(optimizer, gradient, count, loader, loss_reduction, criterion, bits)
     return module, private, loader
 
@@ -281,10 +282,11 @@ def make_private_with_epsilon(
         clipping=clipping_of(clipping, max_grad_norm),
         noise=noise,
     )
+    plan = plan_to_go_on(ledger, plan)
     choices, bits = split(noise_generator)
     gradient = _gradient(module, optimizer, plan, loss_reduction, bits, unchecked_isolation)
     loader = followed(given, batches, plan, max_physical_batch_size, choices, unchecked_isolation)
-    count = loop_ledger(ledger, plan, gradient.processes, enforce=True)
+    count = SharedLedger(ledger, plan, enforce=True)
     private = _joined(optimizer, gradient, count, loader, loss_reduction, criterion, bits)
     return module, private, loader
 

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -309,6 +310,19 @@ def test_steps_that_were_counted_and_lost_are_left_out(tmp_path):
     net, optimizer, loader = promised(ledger=path)
     with pytest.raises(BudgetExceeded, match="all 15 steps"):
         next(iter(loader))
+    optimizer.ledger.close()
+
+
+def test_a_run_goes_on_with_the_plan_of_another_machine(tmp_path):
+    path = tmp_path / "loop.jsonl"
+    _, begun = stopped(path, 4, noise="banded")
+    bands = (1.0, *(band * (1 + 1e-10) for band in begun.plan.encoder.bands[1:]))
+    rounded = replace(begun.plan.encoder, bands=bands)
+    net, optimizer, loader = promised(ledger=path, noise=rounded)
+    assert rounded != begun.plan.encoder
+    assert optimizer.plan == begun.plan
+    loop(net, optimizer, loader)
+    assert optimizer.loss == begun.plan.loss
     optimizer.ledger.close()
 
 

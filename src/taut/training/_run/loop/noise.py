@@ -24,11 +24,10 @@ from taut.training._plan.correlation import is_independent
 from taut.training._plan.plan import Plan
 from taut.training._run.files.noise_keys import NoiseOf, keys_of_run
 from taut.training._run.files.same_dataset import KEEPS_TO_STEPS, same_dataset
-from taut.training._run.files.shared_ledger import SharedLedger
 from taut.training._step.private_gradient import PrivateGradient
 from taut.training._tensors.processes import Processes
 
-__all__ = ["begin_noise", "loop_ledger", "steps_without_promise"]
+__all__ = ["begin_noise", "plan_to_go_on", "steps_without_promise"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,36 +68,34 @@ def steps_without_promise(
     )
 
 
-def loop_ledger(
-    path: str | os.PathLike[str] | None, plan: Plan, processes: Processes, *, enforce: bool
-) -> SharedLedger:
-    """Return the ledger of a loop, opened by nobody else.
+def plan_to_go_on(path: str | os.PathLike[str] | RunLedger | None, plan: Plan) -> Plan:
+    """Return the plan of a loop: where noise is correlated, the one that its ledger began with.
 
     Args:
-        path: file of the ledger; None keeps it in memory.
-        plan: plan of the steps from now on.
-        processes: processes that train together.
-        enforce: flag, as of `RunLedger`.
+        path: file of the ledger; None if it is kept in memory.
+        plan: plan that is asked for, which may differ by rounding from what another machine made.
 
     Raises:
-        UnsoundConfiguration: if noise is correlated, and the file counts steps of another plan.
+        UnsoundConfiguration: if the file counts steps of another plan.
     """
-    if plan.encoder is not None and path is not None:
-        processes.agreed(lambda: _check_one_run(Path(path), plan))
-    return SharedLedger(path, plan, enforce=enforce)
+    if plan.encoder is None or path is None or isinstance(path, RunLedger):
+        return plan
+    file = Path(path)
+    found: Plan = Processes.current().agreed(lambda: _begun_with(file, plan))
+    return found
 
 
-def _check_one_run(path: Path, plan: Plan) -> None:
-    """Refuse a ledger of other steps, before anything is written to it."""
+def _begun_with(path: Path, plan: Plan) -> Plan:
     if not path.exists() or not path.stat().st_size:
-        return
-    counted = [segment for segment in RunHistory.read(path).segments if segment.steps]
-    if any(segment.plan != plan for segment in counted):
+        return plan
+    counted = [segment.plan for segment in RunHistory.read(path).segments if segment.steps]
+    if not all(found.is_like(plan) for found in counted):
         raise UnsoundConfiguration(
             f"the ledger {path.name} counts steps of another plan: noise, batch size, clipping, "
             "sampling or the number of epochs or examples differ. A run with correlated noise goes "
             "on as it began, and another one has a ledger of its own, whose loss adds"
         )
+    return counted[-1] if counted else plan
 
 
 def begin_noise(
@@ -113,7 +110,7 @@ def begin_noise(
 
     Args:
         gradient: private gradient of the model; nothing is done unless its noise is correlated.
-        ledger: ledger from `loop_ledger`, with the steps so far.
+        ledger: ledger of the loop, with the steps so far.
         loader: loader of the loop.
         source: source of the new key.
         divides: whether sums are divided by the expected batch size, or left as sums.
