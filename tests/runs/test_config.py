@@ -170,6 +170,7 @@ def test_value_of_the_wrong_type_is_named(configured, section, key):
             "[plan] clipping: norm must be finite and greater than 0",
         ),
         ({"plan": {"sampling": "poison"}}, "did you mean 'poisson'?"),
+        ({"plan": {"noise": "blts"}}, "got 'blts'; did you mean 'blt'?"),
         ({"plan": {"mixing": {"name": "model"}}}, "[plan] mixing needs a name among model_mix"),
         ({"plan": {"mixing": {"name": "model_mix", "widht": 1}}}, "did you mean 'width'?"),
         ({"training": {"optimizer": "sgdd"}}, "got 'sgdd'; did you mean 'sgd'?"),

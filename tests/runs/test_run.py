@@ -408,6 +408,75 @@ def test_names_are_lines_of_text(configured, name):
         RunConfig.from_toml(configured(run={name: "two\nlines"}))
 
 
+# --- noise that is correlated over steps ----------------------------------------------------------
+
+CORRELATED = {"noise": "banded", "sampling": {"name": "cyclic_allocation", "groups": 1}}
+
+
+@pytest.mark.parametrize("plan", [{"noise": "blt"}, CORRELATED], ids=["fixed", "secret"])
+def test_correlated_noise_is_trained_stated_and_gone_on_with(configured, folder, plan):
+    config = RunConfig.from_toml(configured(plan=plan))
+    with pytest.raises(OSError, match="disk full"):
+        train(config, callbacks=[Fail()])
+    run = folder / "run"
+    assert (run / "private.noise").stat().st_mode & 0o777 == 0o600
+    outcome = resume(run)
+    result = outcome.result
+    assert (result.steps, result.counted_steps) == (6, 6)
+    assert result.plan == config.plan.plan(100)
+    assert result.plan.encoder is not None
+    assert result.loss == result.plan.loss_at(1)
+    assert verify_statement(json.loads((run / "result.json").read_text())).verdict == "certified"
+    keys = [s["key"] for s in json.loads((run / "private.noise").read_text())["keys"]]
+    for path in run.iterdir():
+        content = path.read_bytes()
+        found = any(key.encode() in content or bytes.fromhex(key) in content for key in keys)
+        assert found == (path.name == "private.noise")
+    assert resume(run).result == result
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('noise = "blt"', 'noise = "tree"'),
+        ('noise = "blt"', 'noise = "independent"'),
+        ("steps = 6", "steps = 7"),
+        ("epsilon = 3.0", "epsilon = 4.0"),
+        ('noise = "blt"', 'noise = "banded"\nsampling = "balls_in_bins"'),
+    ],
+)
+def test_noise_cannot_be_changed_afterwards(configured, folder, old, new):
+    train(RunConfig.from_toml(configured(plan={"noise": "blt"})))
+    copy = folder / "run" / "config.toml"
+    assert old in copy.read_text()
+    copy.write_text(copy.read_text().replace(old, new))
+    with pytest.raises(ValueError, match=r"\[plan\] is not that of the run"):
+        resume(folder / "run")
+
+
+def test_the_best_noise_is_that_of_the_run(configured, folder):
+    plan = {"noise": "best", "sampling": "fixed_order"}
+    first = train(RunConfig.from_toml(configured(plan=plan)))
+    assert first.result.plan.encoder is not None
+    assert resume(folder / "run").result == first.result
+
+
+def test_a_failed_start_with_correlated_noise_leaves_no_key(configured, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    config = RunConfig.from_toml(configured(model=mixing_examples(folder), plan=CORRELATED))
+    with pytest.raises(UnsoundConfiguration):
+        train(config, allow_code="mixing")
+    assert not (folder / "run").exists()
+
+
+def test_a_link_in_place_of_the_keys_is_refused(configured, folder):
+    train(RunConfig.from_toml(configured(plan={"noise": "blt"})))
+    (folder / "run" / "private.noise").rename(folder / "precious")
+    (folder / "run" / "private.noise").symlink_to(folder / "precious")
+    with pytest.raises(ValueError, match="is a link, or no regular file"):
+        resume(folder / "run")
+
+
 # --- directories of strangers --------------------------------------------------------------------
 
 

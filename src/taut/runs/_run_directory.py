@@ -51,7 +51,8 @@ def _remove_unused(directory: RunDirectory, made: list[Path]) -> None:
             # The only line of a ledger without steps is the one that names its plan.
             if not lock(file) or any(ledger.read_bytes().split(b"\n")[1:]):
                 return
-            for file_of_run in (directory.config, directory.plan, directory.private_key, ledger):
+            private = directory.private_key, directory.private_noise
+            for file_of_run in (directory.config, directory.plan, *private, ledger):
                 file_of_run.unlink(missing_ok=True)
         finally:
             os.close(file)

@@ -85,7 +85,8 @@ class PlanSection:
         max_noise_multiplier: more noise is no use.
         clipping: a table with a name and the arguments of that strategy.
         sampling: a name, or a table as for clipping; "best" for the cheaper of poisson and
-            allocation.
+            allocation. By default poisson, or the sampling that `noise` asks for.
+        noise: name of noise that is correlated over steps, or "best"; independent by default.
         mixing: a table as for clipping, with the name "model_mix"; none by default.
     """
 
@@ -99,28 +100,35 @@ class PlanSection:
     noise_schedule: list[Any] | None = None
     max_noise_multiplier: float | None = None
     clipping: dict[str, Any] = field(default_factory=lambda: {"name": "flat", "norm": 1.0})
-    sampling: str | dict[str, Any] = "poisson"
+    sampling: str | dict[str, Any] | None = None
+    noise: str | None = field(
+        default=None,
+        metadata={"choices": ("independent", "banded", "blt", "inverse", "tree", "best")},
+    )
     mixing: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
+        if self.sampling is None and self.noise in (None, "independent"):
+            object.__setattr__(self, "sampling", "poisson")
         for name in ("batch_size", "rate", "noise_multiplier", "noise_schedule"):
             if isinstance(getattr(self, name), list):
                 Schedule.of(getattr(self, name), name)
         self.strategies()
 
     def strategies(self) -> dict[str, Any]:
-        """Return clipping, sampling and mixing.
+        """Return clipping, sampling, noise over steps and mixing.
 
         Raises:
             ValueError: for an unknown name or argument.
         """
         sampling: Any = self.sampling
-        if sampling != "best":
+        if sampling not in (None, "best"):
             named = {"name": sampling} if isinstance(sampling, str) else sampling
             sampling = _strategy(_members(Sampling), named, "sampling")
         return {
             "clipping": _strategy(_members(Clipping), self.clipping, "clipping"),
             "sampling": sampling,
+            "noise": self.noise,
             "mixing": self.mixing and _strategy([ModelMix], self.mixing, "mixing"),
         }
 
@@ -181,7 +189,9 @@ class PlanSection:
         Raises:
             ValueError: naming what differs.
         """
-        same = self.plan(plan.examples, plan.noise_multiplier)
+        # What is best was chosen for the promise, not for a given noise.
+        chosen = self.noise == "best"
+        same = self.plan(plan.examples, None if chosen else plan.noise_multiplier)
         given = {name: getattr(self, name) for name in ("epsilon", "delta")}
         given["noise_multiplier"] = self._least_noise
         wanted = {name: value for name, value in given.items() if value is not None}
@@ -194,6 +204,8 @@ class PlanSection:
         for name in ("clipping", "sampling", "mixing", "noise_schedule", "rate_schedule"):
             if getattr(same, name) != getattr(plan, name):
                 differing.append(f"{name} = {getattr(same, name)!r}")
+        if not same.has_noise_of(plan):
+            differing.append(f"noise = {self.noise or 'independent'!r}")
         if differing:
             raise ValueError(
                 f"[plan] is not that of the run: {', '.join(differing)}; the promise was fixed "

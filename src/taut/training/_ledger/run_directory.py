@@ -100,7 +100,8 @@ class RunDirectory:
     @property
     def written(self) -> tuple[Path, ...]:
         """The files that a run from a configuration writes."""
-        return (*self.begun, self.private_key, self.metrics, self.model, self.result)
+        private = self.private_key, self.private_noise
+        return (*self.begun, *private, self.metrics, self.model, self.result)
 
     def read_plan(self) -> Plan:
         """Return the plan of the run, once it is proven.
