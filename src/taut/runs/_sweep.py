@@ -47,8 +47,8 @@ class SweptPlan:
 
     @property
     def noise_of_run(self) -> float:
-        """The same for the mean over all steps, whose noises are independent."""
-        return math.nan if self.plan is None else self.noise_per_step / math.sqrt(self.plan.steps)
+        """The same for the mean over all steps."""
+        return math.nan if self.plan is None else self.plan.mean_run_noise
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready description."""

@@ -1,5 +1,6 @@
 """``taut plan``."""
 
+import numpy as np
 import pytest
 
 import taut
@@ -37,6 +38,40 @@ def test_epochs_that_use_every_example_once(run_json, sampling):
     loss = 4 * taut.gaussian(found["noise_multiplier"]).allocated(4)
     assert 1.99 < loss.epsilon(1e-3) <= 2
     assert any("best" in note for note in found["notes"]) == (sampling == "best")
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ("--noise blt", {"noise": "blt"}),
+        (
+            "--noise banded --sampler cyclic_poisson",
+            {"noise": "banded", "sampling": "cyclic_poisson"},
+        ),
+    ],
+)
+def test_noise_that_is_correlated_over_steps(run, run_json, options, settings):
+    expected = Plan(batch_size=50, **PLAN, **settings)
+    answer = run_json(f"{RUN} {options}")
+    assert Plan.from_dict({key: answer[key] for key in expected.to_dict()}) == expected
+    decoder = np.linalg.inv(expected.encoder.matrix()) * expected.noise_multiplier / 50
+    assert answer["noise_per_step"] == pytest.approx(np.sqrt((decoder**2).sum() / 16), rel=1e-9)
+    assert answer["noise_of_run"] == pytest.approx(np.linalg.norm(decoder.sum(0)) / 16, rel=1e-9)
+    page = run(f"{RUN} {options}").stdout
+    for word in ("correlated by", expected.sampling.name, "zero_out"):
+        assert word in page
+
+
+def test_noise_that_does_not_go_with_the_sampler_is_explained(refusal):
+    assert "fixed order" in refusal(f"{RUN} --noise blt --sampler poisson")
+    assert "one of" in refusal(f"{RUN} --noise bltt")
+
+
+def test_sweeps_keep_correlated_noise(run_json):
+    swept = run_json(f"{RUN} --noise blt --sweep epsilon=2,4")["plans"]
+    least, most = (row["noise_of_run"] for row in swept)
+    assert least > most > 0
+    assert least == run_json(f"{RUN} --noise blt")["noise_of_run"]
 
 
 def test_page_names_noise_promise_and_assumptions(run):

@@ -117,6 +117,18 @@ def test_a_stopped_stream_goes_on_to_the_last_bit(name, stop):
     assert not torch.equal(other[0], whole[stop])
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_plan_says_how_much_noise_steps_and_their_mean_get(name):
+    """Noise is drawn as one unit vector after the other: what comes out are rows of the decoder."""
+    plan, drawn = planned(name), iter(np.eye(64))
+    stream = plan.encoder.stream()
+    rows = np.stack([stream.step(lambda: next(drawn).copy()).copy() for _ in range(plan.steps)])
+    rows *= plan.noise_multiplier / plan.batch_size
+    per_step, of_run = np.sqrt((rows**2).sum() / 12), np.linalg.norm(rows.sum(0)) / 12
+    assert plan.mean_gradient_noise == pytest.approx(per_step, rel=1e-6)
+    assert plan.mean_run_noise == pytest.approx(of_run, rel=1e-6)
+
+
 def test_noise_of_a_step_is_handed_out_once():
     noise = planned().noise({"weight": 6})
     shapes = [torch.Size([6])]

@@ -22,11 +22,16 @@ if TYPE_CHECKING:
     from taut.training.extend import Sampling
 
 _KNOBS = ("batch_size", "rate", "epochs", "steps", "epsilon", "delta", "examples")
+_NOISES = ("independent", "banded", "blt", "inverse", "tree", "best")
 _POWERS = range(-3, 4)  # of two: where a plot looks if it is not told
 
 
 def _complete_knob(incomplete: str) -> list[str]:
     return [f"{knob}=" for knob in _KNOBS if knob.startswith(incomplete)]
+
+
+def _complete_noise(incomplete: str) -> list[str]:
+    return [name for name in _NOISES if name.startswith(incomplete)]
 
 
 _BatchSizeOption = Annotated[
@@ -37,12 +42,23 @@ _EpochsOption = Annotated[
     float | None, typer.Option(help="Passes over the data (or give --steps).")
 ]
 _SamplingOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         *SAMPLER,
         help="How batches are drawn: poisson, truncated_poisson, allocation, fixed_size, or best, "
-        "the cheaper of poisson and allocation.",
+        "the cheaper of poisson and allocation; with --noise: fixed_order, cyclic_allocation, "
+        "cyclic_poisson or balls_in_bins.",
+        show_default="poisson, or fixed_order with --noise",
         autocompletion=complete_sampler,
+    ),
+]
+_NoiseOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Noise that is correlated over steps: banded, blt, inverse, tree, or best, the one "
+        "with the least error.",
+        show_default="independent",
+        autocompletion=_complete_noise,
     ),
 ]
 _NoiseScheduleOption = Annotated[
@@ -82,8 +98,9 @@ def plan(
     rate: _RateOption = None,
     epochs: _EpochsOption = None,
     steps: Annotated[int | None, typer.Option(help="Number of steps (or give --epochs).")] = None,
-    sampling: _SamplingOption = "poisson",
+    sampling: _SamplingOption = None,
     cap: CapOption = None,
+    noise: _NoiseOption = None,
     noise_schedule: _NoiseScheduleOption = None,
     batch_schedule: _BatchScheduleOption = None,
     sweep: _SweepOption = None,
@@ -110,7 +127,8 @@ def plan(
             "epsilon": epsilon,
             "delta": delta,
             "noise_schedule": _stretches("--noise-schedule", noise_schedule),
-            "sampling": _sampling(sampling, cap),
+            "sampling": _sampling(sampling, cap, noise),
+            "noise": noise,
             "clipping": FlatClip(1.0),
         }
         if sweep is not None:
@@ -129,11 +147,13 @@ def plan(
             plot_plans(swept, plot)
 
 
-def _sampling(name: str, cap: int | None) -> "Sampling | str":
+def _sampling(name: str | None, cap: int | None, noise: str | None) -> "Sampling | str | None":
     """Return what a plan is told about batches: a name, or a sampling with its cap."""
     from taut.training import TruncatedPoissonSampling
 
-    word = _sampling_name(name)
+    if noise not in (None, "independent") and cap is None:
+        return name  # which of them go with the noise, the plan says
+    word = _sampling_name("poisson" if name is None else name)
     if cap is None:
         return word
     if word not in ("poisson", TruncatedPoissonSampling.name):
@@ -203,7 +223,7 @@ def _print_plan(swept: "SweptPlan", plan: "Plan", *, as_json: bool) -> None:
         return
     print_rows(
         [
-            ("sigma", f"{_range(plan.noise_range)} (noise multiplier)"),
+            ("sigma", f"{_range(plan.noise_range)} {_what_noise(plan)}"),
             ("steps", f"{plan.steps} ({plan.epochs:.4g} epochs)"),
             ("batch size", _batches(plan)),
             ("noise per step", f"{swept.noise_per_step:.4g} of the clipping norm"),
@@ -215,6 +235,12 @@ def _print_plan(swept: "SweptPlan", plan: "Plan", *, as_json: bool) -> None:
             *(("note", note) for note in plan.notes),
         ]
     )
+
+
+def _what_noise(plan: "Plan") -> str:
+    if plan.encoder is None:
+        return "(noise multiplier)"
+    return f"(independent noise, correlated by {type(plan.encoder).__name__})"
 
 
 def _range(values: tuple[float, float]) -> str:

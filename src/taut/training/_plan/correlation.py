@@ -38,6 +38,7 @@ __all__ = [
     "is_independent",
     "last_error",
     "refuse_owners",
+    "step_error",
 ]
 
 _KINDS: dict[str, type[Encoder]] = {
@@ -47,6 +48,7 @@ _KINDS: dict[str, type[Encoder]] = {
     "tree": TreeEncoder,
 }
 _BANDS, _INVERSE_BANDS, _BUFFERS = 16, 4, 4  # kept arrays: what a name alone asks for
+_FORGETS = 1e-12  # share of earlier steps in a sum of one: below what arithmetic does to that
 _NAMES = ("banded", "blt", "inverse", "tree", "best")
 
 
@@ -105,6 +107,12 @@ def last_error(encoder: Encoder) -> float:
     """Return the deviation of the noise on the sum of all steps, for rows of unit variance."""
     found = errors(encoder, Workload(encoder.steps)).per_step[-1]
     return float(found) / sensitivity(encoder).value
+
+
+def step_error(encoder: Encoder) -> float:
+    """Return the deviation of the noise of a step, for rows of unit variance: its mean square."""
+    single = Workload(encoder.steps, weight_decay=1 - _FORGETS)
+    return errors(encoder, single).root_mean_square / sensitivity(encoder).value
 
 
 def check_correlated(steps: PlannedSteps) -> None:

@@ -15,6 +15,7 @@ from taut.training._clipping.clipping import Clipping
 from taut.training._clipping.refreshed import RefreshedClipping
 from taut.training._noise.correlated import CorrelatedNoise
 from taut.training._noise.step_noise import IndependentNoise, StepNoise
+from taut.training._plan.correlation import last_error, step_error
 from taut.training._plan.mixing import Mixing, ModelMix, planned_mixing
 from taut.training._plan.owners import Owners
 from taut.training._plan.schedule import Schedule, together
@@ -188,6 +189,8 @@ class PlannedSteps:
 
         Where it changes, the root mean square over all steps.
         """
+        if self.encoder is not None:
+            return self.noise_multiplier * step_error(self.encoder) / self.batch_size
         if not self.is_scheduled:
             return self.noise_multiplier / self.batch_size
         one = Schedule(((self.steps, 1.0),))
@@ -196,6 +199,13 @@ class PlannedSteps:
         squares = (count * (factor / (rate * unit)) ** 2 for count, (factor, rate) in parts)
         root = math.sqrt(math.fsum(squares) / self.steps)
         return self.noise_multiplier * root / self.examples
+
+    @property
+    def mean_run_noise(self) -> float:
+        """Deviation of the noise on a number of the mean over all steps, over the clipping norm."""
+        if self.encoder is None:
+            return self.mean_gradient_noise / math.sqrt(self.steps)
+        return self.noise_multiplier * last_error(self.encoder) / (self.batch_size * self.steps)
 
     @property
     def noise_range(self) -> tuple[float, float]:
