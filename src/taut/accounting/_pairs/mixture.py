@@ -189,7 +189,7 @@ class MixturePair(Pair):
         start = np.full(targets.size, math.inf)
         for log_w, c in zip(self._log_w.tolist(), self._c.tolist(), strict=True):
             np.minimum(start, (targets - log_w) / c + c / 2, out=start)
-        return start
+        return np.clip(start, -_SQUARABLE_OUTPUT, _SQUARABLE_OUTPUT)
 
     def _refine_start(self, targets: Vector, start: Vector) -> None:
         """Interpolate the inverse between knots where both distributions have their mass."""
@@ -218,7 +218,7 @@ class MixturePair(Pair):
             total = terms.sum(axis=1)
             slope = (terms @ self._c) / total
             excess = peak + np.log(total) - targets[moving]
-            x[moving] = at - excess / slope
+            x[moving] = np.clip(at - excess / slope, -_SQUARABLE_OUTPUT, _SQUARABLE_OUTPUT)
             noise = _SETTLED_ERROR * (2 + np.abs(peak) + np.abs(at) * slope)
             moving = moving[np.abs(excess) > noise]
             if not moving.size:
