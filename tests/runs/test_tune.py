@@ -106,6 +106,7 @@ def test_scores_on_private_examples_cost_something(tuned):
     assert "discrete_gaussian" in repr(tune_run(private).tuned.loss)
 
 
+@pytest.mark.slow
 def test_more_trials_leave_less_to_each(tuned):
     rows = tuning_options(tuned())
     shares = [epsilon for _, epsilon, _ in rows]

@@ -46,6 +46,7 @@ def test_dry_run_shows_what_trials_cost_and_trains_nothing(run, run_json, search
     assert [row["trials"] for row in options] == pytest.approx([1, 2, 5, 10, 20])
 
 
+@pytest.mark.slow
 def test_report_is_about_the_whole_search(run, run_json, search):
     answer = run_json(f"tune {search}")
     found = run_json(f"report {search.parent / 'run'}")

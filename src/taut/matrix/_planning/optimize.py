@@ -63,7 +63,8 @@ def optimize(
 
     Example:
         >>> from taut.matrix import Workload, optimize
-        >>> ranking = optimize(Workload(64), epochs=4, epsilon=2, delta=1e-6, bands=[2, 4])
+        >>> few = {"bands": [2, 4], "samplers": ["allocation", "cyclic_poisson"]}
+        >>> ranking = optimize(Workload(64), epochs=4, epsilon=2, delta=1e-6, **few)
         >>> ranking.best.noise, ranking.best.loss.epsilon(delta=1e-6) <= 2
         ('banded', True)
     """
