@@ -322,7 +322,8 @@ def ask_document(values, _):
     found = read(changed)
     if isinstance(found, audit.Verification) and found.verdict == "certified":
         claimed, delta = changed["epsilon"], changed["delta"]
-        if found.epsilon is not None and found.epsilon.lower > claimed * (1 + 1e-9):
+        lower = getattr(found.epsilon, "lower", found.epsilon)  # one number if it is exact
+        if lower is not None and lower > claimed * (1 + 1e-9):
             raise Unsound(f"certified {claimed!r} at {delta!r}, which is {found.epsilon}")
 
 

@@ -35,6 +35,8 @@ from taut.errors import AdjacencyMismatch, UnsoundConfiguration
 
 __all__ = ["PrivacyLoss"]
 
+_HIGHEST_ORDER = 1e100  # of a divergence: its square, times those of shifts, stays within doubles
+
 
 class PrivacyLoss(ReleaseSum):
     """The privacy loss of a sum of releases: an immutable, hashable value.
@@ -352,11 +354,14 @@ class PrivacyLoss(ReleaseSum):
         """Return the Renyi divergence of ``order`` >= 1 (1: Kullback-Leibler; may be infinite).
 
         Closed forms where there are any, else quadrature accurate to some nine digits, which is
-        not certified; an upper bound for releases that are known by their divergences only.
+        not certified; an upper bound for releases that are known by their divergences only. Orders
+        beyond 1e100 are answered by that of infinite order, which is larger.
         """
         alpha = validate.positive(order=order) if order != math.inf else math.inf
         if not alpha >= 1:
             raise ValueError(f"order must be at least 1, got order={order!r}")
+        if alpha > _HIGHEST_ORDER:
+            alpha = math.inf
         with _quiet():
             directions = halves(self._adjacency)
             return max(renyi_divergence(self._terms, half, alpha) for half in directions)

@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -318,3 +319,22 @@ class TestExtremes:
 def test_lower_bounds_on_delta_are_no_more_than_one(make):
     bounds = make(1e6).delta_bounds(1.0)
     assert 0.999 < bounds.lower <= bounds.upper <= 1
+
+
+@pytest.mark.parametrize("loss", [taut.gaussian(0.2, 37.0), taut.laplace(1.3, 4.4), taut.pure(2.0)])
+@pytest.mark.parametrize("order", [1e99, 1e101, 1e200, 1e308])
+def test_divergences_of_enormous_orders_are_answered(loss, order):
+    assert loss.rdp(2.0) <= loss.rdp(order) <= loss.rdp(math.inf) * (1 + 1e-9)  # rounding
+
+
+def test_an_array_times_a_loss_is_no_array_of_losses():
+    for count in (np.array([1.0, 2.0]), np.array([]), np.array(3)):
+        with pytest.raises(TypeError, match="count must be an integer"):
+            count * taut.pure(1.0)
+    assert np.int64(3) * taut.pure(1.0) == 3 * taut.pure(1.0)
+
+
+def test_allocation_to_more_steps_than_doubles_count_is_answered():
+    loss = taut.laplace(1.3, 4.4)
+    lower, upper = loss.allocated(2**53).epsilon_bounds(1e-5)
+    assert 0 <= lower <= upper <= loss.epsilon(1e-5)

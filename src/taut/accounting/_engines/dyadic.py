@@ -356,9 +356,9 @@ def _regrid(sums: dict[int, Vector], scale: Scale, half: int) -> dict[int, Vecto
     middle = 2 * half + 2
     away = np.abs(np.arange(-middle, middle + 1))
     total = math.fsum(float(rows[0].sum()) for rows in sums.values())
-    far = math.fsum(math.ldexp(float(rows[0] @ away), e) for e, rows in sums.items())
-    if not total > 0:
+    if not 0 < total < math.inf:
         raise BeyondLattice("no mass left")
+    far = math.fsum(math.ldexp(float(rows[0] @ away), e) for e, rows in sums.items())
     lowest = min(sums)
     bottom = lowest
     if not scale.fine_centre:

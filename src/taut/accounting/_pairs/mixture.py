@@ -189,7 +189,8 @@ class MixturePair(Pair):
         start = np.full(targets.size, math.inf)
         for log_w, c in zip(self._log_w.tolist(), self._c.tolist(), strict=True):
             np.minimum(start, (targets - log_w) / c + c / 2, out=start)
-        return np.clip(start, -_SQUARABLE_OUTPUT, _SQUARABLE_OUTPUT)
+        found: Vector = np.clip(start, -_SQUARABLE_OUTPUT, _SQUARABLE_OUTPUT)
+        return found
 
     def _refine_start(self, targets: Vector, start: Vector) -> None:
         """Interpolate the inverse between knots where both distributions have their mass."""

@@ -110,6 +110,8 @@ class ReleaseSum:
         """Let ``sum`` start from the integer zero."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
+    __array_ufunc__ = None  # an array times a loss is refused here, not made an array of losses
+
     def __mul__(self, count: object) -> Self:
         """Return the loss of ``count`` repetitions."""
         repeats = validate.integer(count=count)
