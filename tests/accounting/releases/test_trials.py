@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from taut.accounting import Trials
+import taut
+from taut.accounting import Trials, best_of
 
 LAWS = [
     Trials.geometric(10),
@@ -104,3 +105,26 @@ def test_at_most_adds_up():
 def test_refusals(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("shape", [5e-324, -1e-318, 1e-75, 1e-40, -1e-13])
+def test_least_shapes_are_those_of_the_logarithmic_law(shape):
+    """Powers of such shapes are one but for denormal numbers, and failures seemed to cost none."""
+    near, zero = (Trials("negative_binomial", 0.01, eta) for eta in (shape, 0.0))
+    for delta in (1e-300, 1e-9, 0.5, 1.0):
+        assert near.failure(delta) == pytest.approx(zero.failure(delta), rel=1e-11, abs=0)
+    run = taut.approximate(0.5, 1e-9)
+    assert best_of(run, near).epsilon(1e-12) == best_of(run, zero).epsilon(1e-12) == math.inf
+    source = random.Random(3)
+    numbers = [source.getrandbits(192) for _ in range(50)]
+    draws = [[law.draw(lambda _, n=n: n) for n in numbers] for law in (near, zero)]
+    assert draws[0] == draws[1]
+
+
+@pytest.mark.parametrize("mean", [1e-14, 3e-9, 1e-3])
+@pytest.mark.parametrize("cap", [1, 2, 5])
+def test_rare_trials_under_a_cap_keep_their_digits(mean, cap):
+    """The mean is a sum of P(K >= k), each of them a sum of positive terms."""
+    terms = [math.exp(-mean) * mean**k / math.factorial(k) for k in range(1, 12)]
+    expected = math.fsum(min(k, cap) * term for k, term in enumerate(terms, start=1))
+    assert Trials.poisson(mean).capped(cap).expected == pytest.approx(expected, rel=1e-13, abs=0)

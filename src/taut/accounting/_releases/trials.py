@@ -26,6 +26,7 @@ _MOST_TRIALS = 10**6  # in one draw; `_LEAST_STOP` makes more of them impossible
 _LARGEST_MEAN = 1e4  # of trials: what is beyond cannot be meant, and tails would cost memory
 _LARGEST_CAP = 1_000  # of trials: rounding of sums over all numbers up to it grows with its square
 _LARGEST_SHAPE = 20.0  # with the least gamma, one trial has a probability above 1e-84
+_SHAPE_DIGITS = 330  # that a power of the least shape, 5e-324, loses when one is subtracted
 _LARGEST_POISSON = 500.0  # mean: one trial has a probability above 1e-215, well within floats
 _LEAST_STOP = 1e-4  # of gamma: more than a million trials then have a probability below exp(-100)
 
@@ -220,10 +221,9 @@ class Trials:
             log = math.log1p((1 - gamma) * delta / gamma)
             if gamma == 1:
                 value = delta
-            elif eta == 0:
-                value = -log / math.log(gamma)
             else:
-                value = math.expm1(-eta * log) / math.expm1(eta * math.log(gamma))
+                whole = -math.log(gamma)
+                value = log / whole * _mean_slope(-eta * log) / _mean_slope(-eta * whole)
         return min(value * (1 + 64 * RELATIVE_ERROR), 1.0)
 
     def closed_cost(self, epsilon: float) -> float | None:
@@ -247,17 +247,15 @@ class Trials:
         if gamma == 1:
             return 1.0
         log = math.log(gamma)
-        x = self.shape * log
-        # expm1(x) / x is 1 + x / 2 below, to all digits.
-        share = math.expm1(x) / x if abs(x) > 1e-12 else 1 + x / 2
-        return (1 - gamma) / (gamma * -log * share)
+        return (1 - gamma) / (gamma * -log * _mean_slope(self.shape * log))
 
     @cached_property
     def _masses(self) -> Vector:
         """Probabilities of 1, 2, ... trials under a cap, which takes all that is beyond."""
         assert self.cap is not None
         masses = self._listed(self.cap)
-        rest = 1 - self.never - math.fsum(masses[:-1].tolist())
+        some = -math.expm1(-self.parameter) if self.law == "poisson" else 1.0
+        rest = some - math.fsum(masses[:-1].tolist())
         # Where the rest is lost in rounding the probability of the cap itself is most of it.
         masses[-1] = max(rest, float(masses[-1]))
         return masses
@@ -288,7 +286,9 @@ class Trials:
         eta = Decimal(self.shape)
         if eta == 0:
             return 1, (1 - parameter) / -parameter.ln()
-        return 1, eta * (1 - parameter) / (parameter ** (-eta) - 1)
+        with localcontext() as context:
+            context.prec += _SHAPE_DIGITS
+            return 1, eta * (1 - parameter) / (parameter ** (-eta) - 1)
 
     def _decimal_ratio(self, count: int) -> Decimal:
         """Return the probability of one more trial than ``count``, over that of ``count``."""
@@ -301,3 +301,9 @@ class Trials:
         name = f"mean {self._uncapped_mean:g}"
         kind = "poisson" if self.law == "poisson" else f"negative binomial of shape {self.shape:g}"
         return f"{kind}, {name}{'' if self.cap is None else f', at most {self.cap}'}"
+
+
+def _mean_slope(x: float) -> float:
+    """Return (exp(x) - 1) / x, also where x has no digits left."""
+    # Below, 1 + x / 2 is right to all digits.
+    return math.expm1(x) / x if abs(x) > 1e-12 else 1 + x / 2
