@@ -34,6 +34,16 @@ def test_ranges_stay_within_their_bounds():
         _ = space.settings
 
 
+@pytest.mark.parametrize(
+    "wide", [Range(-1.7e308, 1.7e308), Range(1e-308, 1e308, log=True), Range(0.1, 0.3)]
+)
+def test_values_are_between_the_bounds(wide):
+    values = [wide.at(share) for share in (0.0, 1e-17, 0.3, 0.9, 1 - 2**-53, 1.0)]
+    assert values == sorted(values)
+    assert wide.low <= values[0]
+    assert values[-1] <= wide.high
+
+
 def test_setting_is_a_mapping():
     setting = Setting({"rate": 0.1})
     assert dict(setting) == {"rate": 0.1}

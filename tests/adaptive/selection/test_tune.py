@@ -1,11 +1,14 @@
 """The search: what it returns, what it refuses, and what it remembers after a kill."""
 
+import contextlib
 import json
 import math
 import os
 import signal
 import stat
+from decimal import Decimal
 
+import numpy as np
 import pytest
 
 import taut
@@ -74,6 +77,33 @@ def test_trials_that_fail_have_the_worst_score():
         return Trial(score=score, loss=COST)
 
     assert search(run).setting == {"rate": 1.0}
+
+
+@pytest.mark.parametrize("number", [np.array(0.5), Decimal("0.5"), np.float32(0.5)])
+def test_score_may_be_any_one_number(number):
+    assert search(lambda _: Trial(number, COST)).score == 0.5
+
+
+@pytest.mark.parametrize("score", [None, "0.9", 10**400, np.zeros(3), 1j])
+def test_score_that_is_no_number_is_the_worst(score):
+    """No exception either, which would depend on the data and end the search."""
+    assert search(lambda _: Trial(score, COST)).setting is None
+
+
+def test_trial_cannot_change_settings_of_later_ones():
+    """What one trial writes into its setting would tell the next about the data."""
+    seen = []
+
+    def careless(setting):
+        seen.append(list(setting["widths"]))
+        setting["widths"].append(99)
+        return Trial(1.0, COST)
+
+    space = {"widths": [[64, 10]]}
+    assert search(careless, space).setting == {"widths": [64, 10]}
+    assert len(seen) > 2
+    assert all(widths == [64, 10] for widths in seen)
+    assert space == {"widths": [[64, 10]]}
 
 
 def test_search_without_a_score_is_spent_all_the_same():
@@ -171,6 +201,57 @@ def test_how_many_trials_there_were_is_forgotten(tmp_path):
     assert "settings" not in json.loads((tmp_path / "s" / "search.json").read_text())
     if os.name == "posix":
         assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o700
+
+
+def test_winner_has_no_number(tmp_path):
+    search(directory=tmp_path / "s")
+    known = json.loads((tmp_path / "s" / "search.json").read_text())
+    assert set(known["winner"]) == {"setting", "score", "output"}
+
+
+def test_trials_are_forgotten_after_a_kill_in_the_last_moment(tmp_path, monkeypatch):
+    """All is written, and files of trials are still there: the next call removes them."""
+
+    def killed(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            search(directory=tmp_path / "s")
+    assert list((tmp_path / "s").glob("trial-*"))
+    assert search(directory=tmp_path / "s").setting == {"rate": 0.3}
+    assert sorted(path.name for path in (tmp_path / "s").iterdir()) == [
+        "lock",
+        "search.json",
+        "winner",
+    ]
+
+
+@pytest.mark.parametrize("name", ["trial-0", "trial-of-mine", "winner"])
+def test_files_of_others_are_left_alone(tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="a directory of its own"):
+        search(directory=tmp_path)
+    assert (tmp_path / name / "thesis.txt").exists()
+
+
+def test_settings_are_the_same_before_and_after_a_kill(tmp_path):
+    """JSON knows no tuples, so trials have none from the start."""
+    kinds = []
+
+    def seen(setting):
+        kinds.append(type(setting["widths"]))
+        if len(kinds) == 2:
+            raise KeyboardInterrupt
+        return Trial(1.0, COST)
+
+    for _ in range(2):
+        with contextlib.suppress(KeyboardInterrupt):
+            search(seen, {"widths": [(64, 10)]}, directory=tmp_path / "s")
+    assert len(kinds) > 2
+    assert set(kinds) == {list}
 
 
 def test_another_search_in_the_directory_is_refused(tmp_path):

@@ -44,6 +44,7 @@ class PrivateState:
         Raises:
             RunInUse: if another process searches there.
             UnsoundConfiguration: if it holds another search.
+            ValueError: if it holds files that a search would remove, or is damaged.
         """
         if self.directory is None:
             yield
@@ -63,6 +64,7 @@ class PrivateState:
         assert self.directory is not None
         path = self.directory / _FILE
         if not path.exists():
+            self._refuse_others()
             return
         try:
             self._known = json.loads(path.read_text(encoding="utf-8"))
@@ -76,6 +78,25 @@ class PrivateState:
                 "loss adds up with this one"
             )
 
+    def _refuse_others(self) -> None:
+        """Leave files alone that trials would go on with, and the end of the search remove."""
+        assert self.directory is not None
+        others = sorted(path.name for path in (*self._places, self._winner) if path.exists())
+        if others:
+            raise ValueError(
+                f"{self.directory} has {others[0]!r}, but no {_FILE} of a search that made it; "
+                "choose a directory of its own for the search"
+            )
+
+    @property
+    def _places(self) -> list[Path]:
+        return [] if self.directory is None else sorted(self.directory.glob("trial-*"))
+
+    @property
+    def _winner(self) -> Path:
+        assert self.directory is not None
+        return self.directory / "winner"
+
     def _write(self) -> None:
         if self.directory is not None:
             write_atomically(self.directory / _FILE, json.dumps(self._known))
@@ -83,12 +104,17 @@ class PrivateState:
 
     @property
     def winner(self) -> dict[str, Any] | None:
-        """What a finished search has found."""
+        """What a finished search has found; what a kill in its last moment left is removed."""
+        if "winner" in self._known:
+            self._forget_trials()
         return self._known.get("winner")
 
     def begin(self, settings: list[dict[str, Any]]) -> None:
         """Keep the settings of all trials, unless there are some already."""
         if "settings" not in self._known:
+            if self.directory is not None:
+                # What a search that was killed would read: tuples are lists from the start.
+                settings = json.loads(json.dumps(settings))
             self._known = {"search": self._search, "settings": settings, "ended": 0, "best": None}
             self._write()
 
@@ -114,17 +140,19 @@ class PrivateState:
         place.mkdir(exist_ok=True)
         return place
 
-    def finish(self) -> dict[str, Any] | None:
-        """Return the best trial; how many there were, and all others, are forgotten."""
+    def finish(self) -> dict[str, Any]:
+        """Return the best trial, or nothing; how many there were, and all others, are forgotten."""
         best: dict[str, Any] | None = self._known["best"]
         kept = None if best is None else self.place(best["number"])
-        if self.directory is not None and kept is not None:
-            winner = self.directory / "winner"
-            if kept.exists() and not winner.exists():
-                kept.replace(winner)
-        self._known = {"search": self._search, "winner": best or {}}
+        if kept is not None and not self._winner.exists():
+            kept.replace(self._winner)
+        # The winner's number is forgotten too: there were at least as many.
+        found = {key: value for key, value in (best or {}).items() if key != "number"}
+        self._known = {"search": self._search, "winner": found}
         self._write()
-        if self.directory is not None:
-            for place in self.directory.glob("trial-*"):
-                shutil.rmtree(place)
-        return best
+        self._forget_trials()
+        return found
+
+    def _forget_trials(self) -> None:
+        for place in self._places:
+            shutil.rmtree(place)

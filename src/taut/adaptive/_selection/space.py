@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,8 +47,11 @@ class Range:
     def at(self, share: float) -> float:
         """Return the value that a share of the range lies below."""
         if self.log:
-            return math.exp(math.log(self.low) + share * math.log(self.high / self.low))
-        return self.low + share * (self.high - self.low)
+            low, high = math.log(self.low), math.log(self.high)
+            value = math.exp(low * (1 - share) + high * share)
+        else:
+            value = self.low * (1 - share) + self.high * share
+        return min(max(value, self.low), self.high)
 
 
 class Setting(Mapping[str, Any]):
@@ -65,7 +69,8 @@ class Setting(Mapping[str, Any]):
             values: what was drawn.
             directory: directory of the trial.
         """
-        self._values = dict(values)
+        # A list that a trial changed would tell the next one about the data.
+        self._values = copy.deepcopy(dict(values))
         self.directory = directory
 
     def __getitem__(self, name: str) -> Any:

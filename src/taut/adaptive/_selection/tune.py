@@ -7,9 +7,8 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsFloat
 
 from taut._base import validate
 from taut._base.rounding import round_down, round_up
@@ -170,7 +169,7 @@ def tune(
         if best is None:
             state.begin(_drawn(room, trials, bits))
             for number, values in state.left:
-                state.ended(number, _tried(run, Setting(values, state.place(number)), costs, place))
+                state.ended(number, _tried(run, values, state.place(number), costs))
             best = state.finish()
     return _found(best, costs, total, level, trials)
 
@@ -247,32 +246,38 @@ def _drawn(space: Space, trials: Trials, bits: RandomSource) -> list[dict[str, A
 
 
 def _tried(
-    run: Callable[[Setting], Trial], setting: Setting, costs: _Costs, place: Path | None
+    run: Callable[[Setting], Trial], drawn: dict[str, Any], place: Path | None, costs: _Costs
 ) -> dict[str, Any]:
-    """Return what is kept of one trial."""
+    """Return what is kept of one trial, whose setting is the one that was drawn."""
+    setting = Setting(drawn, place)
     try:
         trial = run(setting)
     except UnsoundConfiguration:
         raise
     except Exception:  # whatever goes wrong may depend on the data, and is not shown
-        return {"score": -math.inf, "setting": dict(setting), "output": None}
+        return {"score": -math.inf, "setting": drawn, "output": None}
     if not isinstance(trial, Trial):
         raise TypeError(f"run must return a Trial, got {type(trial).__name__}")
-    costs.check(setting, trial.loss)
+    costs.check(drawn, trial.loss)
     score = _number(trial.score)
     if not score > -math.inf:
-        return {"score": -math.inf, "setting": dict(setting), "output": None}
+        return {"score": -math.inf, "setting": drawn, "output": None}
     if place is not None and not _is_plain(trial.output):
         raise TypeError(
             "a search that keeps files needs outputs that JSON can hold; write the model to "
             "setting.directory, and return its name"
         )
-    return {"score": score, "setting": dict(setting), "output": trial.output}
+    return {"score": score, "setting": drawn, "output": trial.output}
 
 
 def _number(score: object) -> float:
-    """Return a score, or none where it is no number."""
-    return float(score) if isinstance(score, Real) else math.nan
+    """Return a score, or none where it is no number; arrays and tensors of one number are one."""
+    if not isinstance(score, SupportsFloat):
+        return math.nan
+    try:
+        return float(score)
+    except Exception:  # of several numbers, or too large: which may depend on the data
+        return math.nan
 
 
 def _is_plain(value: Any) -> bool:
