@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,8 @@ from taut.accounting import best_of
 from taut.audit import verify_statement
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.runs import TuneConfig, prepare_tuning, resume, tune_run, tuning_options
+from taut.runs._tune import _score
+from taut.training import Evaluation
 
 SCRIPT = Path(__file__).with_name("killed_search.py")
 SPACE = {"training.learning_rate": [0.1, 0.5], "plan.clipping.norm": [0.5, 1.0]}
@@ -120,6 +123,30 @@ def test_bounds_are_a_range(tuned):
     assert 0.1 <= tune_run(config).tuned.setting["training.learning_rate"] <= 1.0
 
 
+def test_bounds_beside_losses_that_differ_are_refused_before_anything_is_written(tuned, folder):
+    space = {"training.learning_rate": {"low": 0.1, "high": 1.0}, "plan.steps": [3, 6]}
+    with pytest.raises(UnsoundConfiguration, match="list values instead of bounds"):
+        prepare_tuning(tuned(space))
+    assert not (folder / "run").exists()
+
+
+@pytest.mark.parametrize("right", [0, 1, 7, 33, 49])
+@pytest.mark.parametrize("labels", [1, 2, 3, 7])
+def test_one_private_example_changes_a_count_by_one(monkeypatch, right, labels):
+    """Also where an example has several labels, and its share of a count is no whole number."""
+    monkeypatch.setattr("taut.runs._tune.discrete_gaussian_noise", lambda _: [0])
+    examples = 50
+
+    def score(count):
+        accuracy = count / (labels * examples)
+        return _score(SimpleNamespace(evaluation=Evaluation(0.0, accuracy, examples)), 1.0)
+
+    for start in range(right * labels, (right + 1) * labels):
+        changed = [round(score(start + more) * examples) for more in range(labels + 1)]
+        assert max(changed) - min(changed) <= 1
+    assert score(right * labels) == right / examples
+
+
 @pytest.mark.parametrize(
     ("space", "changes", "message"),
     [
@@ -130,6 +157,14 @@ def test_bounds_are_a_range(tuned):
         ({"training.learning_rate": [-1.0]}, {}, "learning_rate must be"),
         ({"training.learning_rate.x": [1.0]}, {}, "is no table"),
         ({"plan.rate": {"low": 0.1, "high": 0.2}}, {}, "bounds are for"),
+        ({"plan.epsilon": [1.0, 100.0]}, {}, "the promise for all trials"),
+        ({"plan.delta": [1e-3, 0.4]}, {}, "the promise for all trials"),
+        ({"training.seed": [1, 2, 3]}, {}, "tells all of its noise"),
+        (
+            {"training.loss": ["mse", "cross_entropy"]},
+            {"tune": {"validation": "private", "score_noise": 3.0}},
+            "score_noise is for classes",
+        ),
         (SPACE, {"tune": {"validation": "mine"}}, "must be one of public, private"),
         (SPACE, {"tune": {"validation": "private"}}, "needs score_noise"),
         (SPACE, {"tune": {"score_noise": 1.0}}, "leave it out"),

@@ -24,6 +24,7 @@ from taut.training import RunDirectory
 
 __all__ = ["TuningOutcome", "prepare_tuning", "tune_run", "tuning_options"]
 
+_SHARE_ERROR = 1e-6  # rounding of a share of right answers, times up to 1e9 of them
 _MEANS = (1.0, 2.0, 5.0, 10.0, 20.0)
 
 
@@ -199,7 +200,9 @@ def _score(outcome: RunOutcome, noise: float | None) -> float:
         return -evaluation.loss
     if noise is None:
         return evaluation.accuracy
-    right = round(evaluation.accuracy * evaluation.examples)
+    # Of an example with several labels a share is right: rounding half up or down could make two
+    # of a change by one, which rounding down does not.
+    right = math.floor(evaluation.accuracy * evaluation.examples + _SHARE_ERROR)
     return (right + int(discrete_gaussian_noise(noise)[0])) / evaluation.examples
 
 

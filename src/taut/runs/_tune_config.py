@@ -26,6 +26,12 @@ _FIRST_SHARE = 0.7  # of the promise for one trial, where the search for that sh
 _CLOSE = 0.995  # of the promise: more of it would hardly lower the noise
 _MOST_ROUNDS = 12  # of that search, of which three are usual
 _SECTIONS = ("model", "plan", "training")
+# Keys that no setting may have, and why.
+_NOT_TRIED = {
+    "plan.epsilon": "it is the promise for all trials",
+    "plan.delta": "it is that of the promise for all trials",
+    "training.seed": "a seed that is published with the winner tells all of its noise",
+}
 _HEADROOM = 0.9999  # below the promise, so that the last round does not miss it by rounding
 
 
@@ -86,6 +92,8 @@ class TuneSection:
                     f"space has the key {key!r}; keys are those of {', '.join(_SECTIONS)}, such as "
                     "'training.learning_rate'"
                 )
+            if key in _NOT_TRIED:
+                raise ValueError(f"space may not have the key {key!r}: {_NOT_TRIED[key]}")
             axes[key] = values
             if isinstance(values, Mapping):
                 axes[key] = read_table(Range, values, f"space {key!r}")
@@ -163,7 +171,13 @@ class TuneConfig:
         if base.plan.epsilon is None or base.plan.delta is None:
             raise ValueError("[plan] needs epsilon and delta: the promise for the whole search")
         for setting in self.representatives:
-            self.trial(setting, base.plan.epsilon)
+            trial = self.trial(setting, base.plan.epsilon)
+            if self.tune.score_noise is not None and trial.training.loss != "cross_entropy":
+                raise ValueError(
+                    "[tune] score_noise is for classes, whose right answers can be counted, got "
+                    f"[training] loss = {trial.training.loss!r}: one example may change such a "
+                    "score by any amount; use public validation examples"
+                )
 
     @property
     def base(self) -> RunConfig:
@@ -270,6 +284,11 @@ class TuneConfig:
             raise UnsoundConfiguration(
                 f"samplers of the space are for different neighbours ({', '.join(adjacencies)}), "
                 "which one promise cannot cover; search among those of one"
+            )
+        if self.tune.axes.size is None and len(set(losses.values())) > 1:
+            raise UnsoundConfiguration(
+                "[tune] space has bounds, and values of [plan] whose losses differ; list values "
+                "instead of bounds, or search with one loss"
             )
         return losses
 
