@@ -99,9 +99,9 @@ def tune_run(config: TuneConfig, *, allow_code: str | None = None) -> TuningOutc
     search = prepare_tuning(config, allow_code=allow_code)
     _begin(config, directory)
     # Spent from here on, whatever happens.
-    promise = json.dumps(_statement(search, plan.delta), indent=2)
-    write_atomically(directory / "statement.json", promise)
     seed = config.base.training.seed
+    promise = _statement(search, plan.delta) | {"is_secure": seed is None}
+    write_atomically(directory / "statement.json", json.dumps(promise, indent=2))
     tuned = tune(
         lambda setting: _trial(config, search, setting, allow_code),
         config.tune.axes,
@@ -112,7 +112,7 @@ def tune_run(config: TuneConfig, *, allow_code: str | None = None) -> TuningOutc
         directory=directory / "private",
         generator=None if seed is None else SeededForExperiments(seed),
     )
-    _publish(tuned, directory)
+    _publish(tuned, directory, is_secure=seed is None)
     return TuningOutcome(tuned, directory, seed is None)
 
 
@@ -206,7 +206,7 @@ def _score(outcome: RunOutcome, noise: float | None) -> float:
     return (right + int(discrete_gaussian_noise(noise)[0])) / evaluation.examples
 
 
-def _publish(tuned: Tuned, directory: Path) -> None:
+def _publish(tuned: Tuned, directory: Path, *, is_secure: bool) -> None:
     """Put what may be published in the directory: no result of a single run."""
     won = directory / "private" / "winner" / "run"
     if tuned.setting is not None and won.exists():
@@ -215,7 +215,8 @@ def _publish(tuned: Tuned, directory: Path) -> None:
             temporary = directory / f"{published}.part"
             shutil.copyfile(won / name, temporary)
             temporary.replace(directory / published)
-    write_atomically(directory / "tuning.json", json.dumps(_summary(tuned), indent=2))
+    summary = {**_summary(tuned), "is_secure": is_secure}
+    write_atomically(directory / "tuning.json", json.dumps(summary, indent=2))
 
 
 def _summary(tuned: Tuned) -> Mapping[str, Any]:

@@ -24,9 +24,19 @@ def test_page_shows_the_winner_and_what_it_hides(run, search):
     for word in (*words, "taut verify", str(search.parent / "run")):
         assert word in result.stdout
     assert "stays secret" in result.stderr
+
+
+@pytest.mark.parametrize("training", [{"seed": 3}, {}])
+def test_statement_is_certified_unless_there_was_a_seed(run, tmp_path, search, training):
+    space = {"training.learning_rate": [0.1, 0.5]}
+    tune = {"trials": 2.0, "validation": "public", "space": space}
+    assert run(f"tune {write_config(tmp_path, tune=tune, training=training)}").exit_code == 0
     verified = run(f"verify {search.parent / 'run' / 'statement.json'}")
-    assert verified.exit_code == 0
-    assert "certified" in verified.stdout
+    assert verified.exit_code == len(training)
+    assert ("its noise came from a seed" in verified.stdout) == bool(training)
+    if not training:
+        assert "not certified" not in verified.stdout
+        assert "certified" in verified.stdout
 
 
 def test_answer_in_json_is_a_statement(run_json, search):
@@ -53,6 +63,7 @@ def test_report_is_about_the_whole_search(run, run_json, search):
     assert found["epsilon"]["upper"] == pytest.approx(answer["epsilon"]["upper"])
     text = (search.parent / "run" / "report" / "index.html").read_text()
     assert "would hide that others were tried" in text
+    assert "As an experiment only" in text
     claim = search.parent / "run" / "statement.json"
     claim.write_text(json.dumps({**json.loads(claim.read_text()), "epsilon": 0.1}))
     assert "does not keep" in run(f"report {search.parent / 'run'}").stderr

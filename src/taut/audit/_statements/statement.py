@@ -29,7 +29,7 @@ _RESULT = "taut.training-result/"
 _LOSS = "taut.privacy-loss/"
 _LOSS_KEYS = (
     *("schema", "terms", "epsilon", "delta", "loss", "adjacency", "sampler", "statement"),
-    *("sigma", "taut"),  # beside them in what the commands print
+    *("sigma", "taut", "is_secure"),  # beside them in what the commands print
 )
 _RUN_KEYS = ("noise_multiplier", "rate", "batch_size", "examples", "steps", "epochs", "mechanism")
 _ONE_SIDED = (Adjacency.ADD, Adjacency.REMOVE)
@@ -86,6 +86,8 @@ def _of_loss(data: Mapping[str, Any], described: Any, asked: Adjacency | None) -
     wrong += against_sampler(data.get("sampler"), loss, described)
     wrong += _against_sigma(data.get("sigma"), described)
     doubts += beside_bounds(data) + misspelt(data, _LOSS_KEYS) + free_words(data)
+    if data.get("is_secure", True) is not True:
+        doubts.append("its noise came from a seed: an experiment, not a promise")
     if loss.adjacency in _ONE_SIDED and asked is not loss.adjacency:
         doubts.append(_one_sided(loss, delta))
     return Stated(

@@ -65,10 +65,12 @@ def report(
 
 
 def _loss_of_search(statement: Path) -> "PrivacyLoss":
-    """Return the loss of a search, if its statement is true."""
+    """Return the loss of a search, if its statement is true, or would be but for a seed."""
     from taut.audit import verify_statement
 
-    verification = verify_statement(statement.read_text(encoding="utf-8"))
+    claim = json_module.loads(statement.read_text(encoding="utf-8"))
+    claim.pop("is_secure", None)  # the description says it
+    verification = verify_statement(claim)
     if not verification.holds:
         raise ValueError(f"{statement} claims what its loss does not keep; see taut verify")
     return verification.loss
@@ -77,10 +79,12 @@ def _loss_of_search(statement: Path) -> "PrivacyLoss":
 def _words_of_search(statement: Path) -> dict[str, Any]:
     """Return delta and a description of a search; its loss says how many trials there may be."""
     claim = json_module.loads(statement.read_text(encoding="utf-8"))
+    seeded = claim.get("is_secure", True) is not True
     return {
         "delta": claim["delta"],
         "description": (
-            "The best of a secret number of training runs on the private examples, chosen by its "
+            ("As an experiment only, with randomness from a seed. " if seeded else "")
+            + "The best of a secret number of training runs on the private examples, chosen by its "
             "score. The loss is that of the whole search; the one of the published run alone "
             "would hide that others were tried."
         ),

@@ -80,6 +80,7 @@ def _print_outcome(outcome: "TuningOutcome", *, as_json: bool) -> None:
         print_json(
             {
                 **tuned.statement,
+                "is_secure": outcome.is_secure,
                 "winner": None if tuned.setting is None else dict(tuned.setting),
                 "score": None if tuned.setting is None else tuned.score,
                 "own_epsilon": tuned.own_epsilon.upper,
