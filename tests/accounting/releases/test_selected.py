@@ -73,6 +73,16 @@ def test_no_ranking_of_a_small_mechanism_exceeds_the_bound(p, q, trials, epsilon
 
 
 @pytest.mark.parametrize("trials", LAWS, ids=str)
+@pytest.mark.parametrize("rare", [2.158060412409941e-12, 3.3e-13, 7.77e-15])
+def test_rounding_of_masses_near_one_does_not_undercut_a_rare_outcome(trials, rare):
+    """1 - rare is rounded, and says less of the rare outcome than its own mass."""
+    bounds = best_of(taut.finite([rare, 1 - rare], [0.0, 1.0]), trials).delta_bounds(1.0)
+    truth = trials.expected * rare * (1 - rare * 100)  # 1 - f(1 - rare), which is concave
+    assert bounds.lower <= bounds.upper
+    assert truth <= bounds.upper
+
+
+@pytest.mark.parametrize("trials", LAWS, ids=str)
 def test_bound_is_reached_by_many_small_outcomes(trials):
     """Slices of the worst ranking: what is certified from below is what a mechanism reaches."""
     loss = taut.gaussian(sigma=1.5)

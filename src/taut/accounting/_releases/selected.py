@@ -207,10 +207,13 @@ def _selected_pair(selected: Selected, half: Half) -> EnclosedPair:
 def _knots(selected: Selected, half: Half) -> Knots:
     """Return the least profile that the routes prove together, thresholds below one included."""
     at, deltas = [], []
+    # Masses add up to one but for rounding, which the choice magnifies as often as it tries. Just
+    # below one the bound of the other order must not undercut, by that, a far smaller delta.
+    hair = 8 * RELATIVE_ERROR * (1 + selected.trials.steepness)
     for sign, direction in ((1.0, half), (-1.0, _OPPOSITE[half])):
         for epsilons, found in _routes(selected, direction).values():
             # The swap rule: H_t of a pair is 1 - t + t H_{1/t} of the other order.
-            other = found if sign > 0 else -np.expm1(-epsilons) + np.exp(-epsilons) * found
+            other = found if sign > 0 else hair - np.expm1(-epsilons) + np.exp(-epsilons) * found
             at.append(sign * epsilons)
             deltas.append(other)
     return convex_knots(np.concatenate(at), np.concatenate(deltas))

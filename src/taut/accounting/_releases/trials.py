@@ -196,6 +196,12 @@ class Trials:
         exponent = self.parameter if self.law == "poisson" else 4 * abs(self.shape)
         return RELATIVE_ERROR * (16 + exponent + 10 * (self.cap or 0) ** 2)
 
+    @property
+    def steepness(self) -> float:
+        """Bound on f'' / f' at one: how much of a rounding there becomes one of f'."""
+        without = self.parameter if self.law == "poisson" else (1 + self.shape) / self.parameter
+        return without if self.cap is None else float(self.cap)
+
     def slope(self, at: Vector) -> Vector:
         """Return the derivative of the generating function on [0, 1], shape of ``at``."""
         if self.cap is not None:
