@@ -53,6 +53,24 @@ def test_level_of_normal_noise():
     assert labels.distance == pytest.approx(deviation * norm.isf(1e-8), rel=1e-3)
 
 
+@pytest.mark.parametrize("kinds", [("exponential", "laplace"), ("laplace", "gaussian")])
+def test_noise_of_two_kinds_is_refused(kinds):
+    # One-sided noise on the threshold passes a distance of zero twice as often as Laplace noise.
+    threshold, query = (ScalarNoise(kind, 4.0) for kind in kinds)
+    with pytest.raises(ValueError, match="of one kind"):
+        made(threshold_noise=threshold, query_noise=query)
+
+
+def test_scales_that_nearly_agree_do_not_lower_the_level():
+    same = made(query_noise=ScalarNoise("laplace", 3.0)).distance
+    for ratio in (1 + 9e-7, 1 + 2e-6):
+        wider = made(
+            threshold_noise=ScalarNoise("laplace", 3.0 * ratio),
+            query_noise=ScalarNoise("laplace", 3.0),
+        ).distance
+        assert same < wider <= same * (ratio + 1e-12)
+
+
 def test_loss_has_the_failure_of_stability():
     labels = made()
     plain = labels.design.loss
@@ -66,6 +84,13 @@ def test_normal_noise_uses_the_least_value_of_the_negative_distance():
     labels = made("gaussian", unstable=1)
     assert labels.design.margin == pytest.approx(200 - labels.distance)
     assert "floored_game" in labels.design.bounds(np.array([4.0]))
+
+
+@pytest.mark.parametrize("delta", [1e-6 * 1.01**i for i in range(12)])
+def test_the_threshold_of_normal_noise_is_within_its_margin(delta):
+    # Sums of doubles round: of half a number of teachers, minus a level, plus the same again.
+    labels = made("gaussian", stability_delta=delta, points=10, unstable=1)
+    assert labels.label([400, 0]) == 0
 
 
 def test_bad_votes():

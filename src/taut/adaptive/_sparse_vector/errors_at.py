@@ -15,7 +15,12 @@ _EQUAL = 1e-6  # relative: scales that differ by less count as one, where a quot
 
 
 def false_above(threshold: ScalarNoise, query: ScalarNoise, distance: float) -> float:
-    """Return P(query noise - threshold noise >= distance)."""
+    """Return P(query noise - threshold noise >= distance), for two noises of one kind."""
+    if threshold.kind != query.kind:
+        raise ValueError(
+            "noise on threshold and queries must be of one kind for how often comparisons err, got "
+            f"{threshold} and {query}"
+        )
     b1, b2 = threshold.scale, query.scale
     if threshold.kind == query.kind == "gaussian":
         return float(ndtr(-distance / math.hypot(b1, b2)))
@@ -26,7 +31,8 @@ def false_above(threshold: ScalarNoise, query: ScalarNoise, distance: float) -> 
     if distance < 0:
         return 1 - false_above(threshold, query, -distance)
     if abs(b1 - b2) <= _EQUAL * b2:
-        return 0.5 * (1 + 0.5 * distance / b2) * math.exp(-distance / b2)
+        larger = max(b1, b2)  # tails grow with either scale
+        return 0.5 * (1 + 0.5 * distance / larger) * math.exp(-distance / larger)
     tails = b2**2 * math.exp(-distance / b2) - b1**2 * math.exp(-distance / b1)
     return 0.5 * tails / (b2**2 - b1**2)
 

@@ -21,6 +21,8 @@ __all__ = ["PrivateLabels"]
 
 _ROUNDED_STEPS = 2  # by which rounding may move distance and threshold together
 _HALVINGS = 80  # of an interval: to the last digits of a double
+_SUM_ERROR = 2.0**-50  # relative: a margin that is added to a least value must reach the threshold
+_ROUNDED_DOWN = 1 - 1e-9  # relative: scales that nearly agree cost a tail six of its digits
 
 
 class PrivateLabels:
@@ -34,7 +36,7 @@ class PrivateLabels:
         points: number of public points that are labelled, at most.
         unstable: number of points without a stable majority after which it ends.
         threshold_noise: noise on the threshold, in votes.
-        query_noise: noise on the distance of every point.
+        query_noise: noise on the distance of every point, of the same kind.
         stability_delta: probability, over all points, that a label without stable majority is
             released.
         adjacency: relation under which one record changes one vote.
@@ -49,7 +51,7 @@ class PrivateLabels:
     Thakurta 2018; docs/sparse-vector.md).
 
     Raises:
-        ValueError: for votes that do not add up to ``teachers``.
+        ValueError: for votes that do not add up to ``teachers``, and for noise of two kinds.
         BudgetExceeded: after the last unstable point, or the last point.
 
     Example:
@@ -87,6 +89,7 @@ class PrivateLabels:
         margin = None
         if threshold_noise.kind == query_noise.kind == "gaussian":
             margin = teachers / 2 - self.distance
+            margin += (teachers / 2 + self.distance) * _SUM_ERROR
         self.design = SparseVectorDesign(
             threshold_noise, query_noise, 1.0, unstable, adjacency, count, margin=margin
         )
@@ -151,6 +154,7 @@ class PrivateLabels:
 
 def _least_distance(threshold: ScalarNoise, query: ScalarNoise, chance: float) -> float:
     """Return the level that a distance of zero passes with at most a probability."""
+    chance *= _ROUNDED_DOWN
     high = 1.0
     while false_below(threshold, query, high) > chance:
         high *= 2
