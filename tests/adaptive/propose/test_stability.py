@@ -1,6 +1,7 @@
 """Exact answers and counts behind a test: all neighbours of tiny domains, both relations."""
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -100,6 +101,47 @@ def test_histogram_shows_what_many_have_and_never_what_one_has():
     assert "tea" in counts.release([*data, ["no", "value"]]).value
     with pytest.raises(ValueError, match="2 axes"):
         counts.release(np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd"),
+    [
+        (1, True),
+        (1, 1.0),
+        (0.0, -0.0),
+        ((1, "a"), (True, "a")),
+        (Decimal("1.0"), Decimal("1.00")),
+        (2, np.int64(2)),
+    ],
+)
+def test_equal_values_do_not_show_how_one_record_wrote_them(usual, odd):
+    test = DistanceTest(1.0, 1e-6, "replace")
+    for data in ([odd, *[usual] * 300], [*[usual] * 300, odd]):
+        mode = StableMode(test).release(data).value
+        (shown,) = StableHistogram(test).release(data).value
+        for found in (mode, shown):
+            assert (type(found), repr(found)) == (type(usual), repr(usual))
+
+
+def test_of_equal_values_the_histogram_keeps_the_largest_count():
+    test = DistanceTest(1.0, 1e-6, "replace")
+    found = StableHistogram(test).release([True] * 300 + [1] * 2000).value
+    assert [type(value) for value in found] == [int]
+    assert found[1] > 1000
+
+
+def test_values_whose_hash_or_look_fails_count_for_none():
+    class Odd:
+        def __hash__(self):
+            raise ValueError("of record 17")
+
+    class Shy:
+        def __repr__(self):
+            raise RuntimeError("of record 18")
+
+    data = [*["tea"] * 300, Odd(), Shy()]
+    for adjacency in PAIRS:
+        assert StableMode(DistanceTest(1.0, 1e-6, adjacency)).release(data).value == "tea"
 
 
 def test_functions_that_misbehave_are_refused_at_full_cost():

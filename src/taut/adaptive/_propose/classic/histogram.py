@@ -75,17 +75,21 @@ class StableHistogram:
         def draw() -> dict[Any, int]:
             scale = 1 / Fraction(self.test.epsilon)
             noise = discrete_laplace_noise(scale, size=len(found), generator=source)
-            noisy = {
-                value: count + int(x)
-                for (value, count), x in zip(found.items(), noise, strict=True)
-            }
-            shown = [pair for pair in noisy.items() if pair[1] > self.test.threshold]
-            # The order of records must not be seen in the order of values.
-            return dict(sorted(shown, key=lambda pair: (-pair[1], repr(pair[0]))))
+            noisy = [
+                (value, count + int(x))
+                for ((*_, value), count), x in zip(found.items(), noise, strict=True)
+            ]
+            shown = [pair for pair in noisy if pair[1] > self.test.threshold]
+            # The order of records must not be seen in the order of values. Of equal ones, such as
+            # 1 and True, the first is kept: a choice by noisy counts alone.
+            counts: dict[Any, int] = {}
+            for value, count in sorted(shown, key=lambda pair: (-pair[1], repr(pair[0]))):
+                counts.setdefault(value, count)
+            return counts
 
         return Outcome(True, released(draw, lambda: self._described(found), source), self.loss)
 
-    def _described(self, found: Counter[Any]) -> Release:
+    def _described(self, found: Counter[tuple[type, str, Any]]) -> Release:
         radius = float(lead_of(self.test))
         return Release(
             type(self).__name__,
@@ -96,10 +100,10 @@ class StableHistogram:
         )
 
 
-def _sketch(found: Counter[Any]) -> Vector:
+def _sketch(found: Counter[tuple[type, str, Any]]) -> Vector:
     """Return counts by bucket, of a fixed number: one record moves it by one."""
     sketch = np.zeros(_BUCKETS)
-    for value, count in found.items():
+    for (*_, value), count in found.items():
         digest = hashlib.sha256(repr(value).encode()).digest()
         sketch[digest[0] % _BUCKETS] += count
     return sketch

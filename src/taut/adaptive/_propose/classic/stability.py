@@ -24,6 +24,7 @@ __all__ = ["StableMode", "StableRelease", "counted", "lead_of"]
 
 _D = TypeVar("_D")
 _T = TypeVar("_T")
+_ONE_LOOK = (str, int, bool, bytes)  # types whose equal values look the same
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,8 @@ class StableMode:
     Args:
         test: what is spent to find out, for add/remove or replace-one neighbours.
 
-    Values need not be known in advance. One record that is added or removed moves the lead by at
-    most one, one that is replaced by at most two.
+    Values need not be known in advance; 1, 1.0 and True are three of them. One record that is added
+    or removed moves the lead by at most one, one that is replaced by at most two.
 
     **Guarantee**: `loss`, that of the test, for its adjacency (Thakurta and Smith 2013).
 
@@ -139,7 +140,7 @@ class StableMode:
         **Guarantee**: that of the class.
         """
         found = counted(data)
-        winner = max(found, key=found.__getitem__, default=None)
+        winner = max(found, key=found.__getitem__, default=(None,))[-1]
         steps = self._distance(np.array([*found.values()], dtype=np.int64))
         return self._outcome(winner, steps, generator)
 
@@ -185,10 +186,15 @@ def lead_of(test: DistanceTest) -> int:
     )
 
 
-def counted(data: Iterable[Hashable]) -> Counter[Any]:
+def counted(data: Iterable[Hashable]) -> Counter[tuple[type, str, Any]]:
     """Return how many records have every value; numbers of an array become those of Python.
 
-    Records that are no values, since they have no hash, count for none: an error would tell.
+    Values that are equal but do not look the same, as 1, 1.0 and True, count apart: of one that
+    stands for all, the look would be that of a single record. Records that are no values, since
+    they have no hash, count for none: an error would tell.
+
+    Returns:
+        Counts by type, look and value; what is released is the value.
 
     Raises:
         ValueError: for an array with rows.
@@ -196,10 +202,11 @@ def counted(data: Iterable[Hashable]) -> Counter[Any]:
     if isinstance(data, np.ndarray) and data.ndim != 1:
         raise ValueError(f"data must have one value per record, got an array of {data.ndim} axes")
     values = data.tolist() if isinstance(data, np.ndarray) else data
-    found: Counter[Any] = Counter()
+    found: Counter[tuple[type, str, Any]] = Counter()
     for value in values:
-        with suppress(TypeError):
-            found[value] += 1
+        with suppress(Exception):
+            look = "" if type(value) in _ONE_LOOK else repr(value)
+            found[type(value), look, value] += 1
     return found
 
 
