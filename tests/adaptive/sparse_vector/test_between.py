@@ -91,6 +91,22 @@ def test_thresholds_must_be_apart():
         BetweenThresholds("laplace")
 
 
+def test_thresholds_where_numbers_are_cut_are_refused():
+    # Cut, both would be one, and every answer "between" outside of what was proven.
+    for low, high in ((1e30, 2e30), (-1e20, 0.0), (0.0, 2.0**42 + 1)):
+        with pytest.raises(ValueError, match=r"2\^52 grid steps"):
+            made(low=low, high=high)
+
+
+def test_values_that_are_no_doubles_tell_nothing():
+    assert made().ask(10**400) == "high"
+    assert made().ask(Secret(-(10**400))) == "low"
+    for bad in ("12.75", 1275j, [12.75, 3.0]):
+        with pytest.raises((TypeError, ValueError)) as error:
+            made().ask(Secret(bad))
+        assert "1275" not in str(error.value).replace(".", "")
+
+
 def test_replay_and_silence():
     def program(rows, step):
         vector = made(low=-15.0, betweens=3)

@@ -160,6 +160,19 @@ def test_a_floor_holds_values_and_thresholds():
         SparseVector(made().design, threshold=0.0, least_value=1.0)
 
 
+@pytest.mark.parametrize("least", [1e30, -1e30, 2.0**42 + 1, -(2.0**42)])
+def test_a_floor_where_numbers_are_cut_is_refused(least):
+    # Cut or rounded, the threshold would be as high as the queries, and not 200 below them.
+    design = SparseVectorDesign(
+        ScalarNoise("gaussian", 4.0), ScalarNoise("gaussian", 8.0), 1.0, 1, "replace", margin=-200.0
+    )
+    with pytest.raises(ValueError, match=r"2\^52 grid steps"):
+        SparseVector(design, threshold=least - 200.0, least_value=least)
+    near = SparseVector(design, threshold=-201.0, least_value=-1.0)
+    steps, levels = near._in_steps([-1e30], None)
+    assert (levels - steps) * design.grid == -200.0
+
+
 def test_gaps_are_noisy_distances():
     vector = made(tops=3, gap=True)
     assert vector.ask_gap(-1e6) is None

@@ -13,6 +13,7 @@ from typing import NoReturn
 import numpy as np
 
 from taut._base import validate
+from taut._base.arrays import real_numbers
 from taut._base.floats import UP
 from taut.accounting import Adjacency, PrivacyLoss, approximate, zero
 from taut.adaptive._secret import Secret, reveal
@@ -75,6 +76,12 @@ class BetweenDesign:
             raise ValueError(f"delta must be above 0 and below 1/2, got delta={self.delta!r}")
         for name in ("threshold_scale", "query_scale"):
             ScalarNoise("laplace", getattr(self, name))
+        if not max(abs(self.low), abs(self.high)) <= _MOST_STEPS * self.grid:
+            raise ValueError(
+                "low and high must lie within 2^52 grid steps of zero, where queries are cut: "
+                f"{_MOST_STEPS * self.grid!r}, got low={self.low!r} and high={self.high!r}. "
+                "Subtract a public number from queries and thresholds"
+            )
         if not self.least_width > 0:
             raise UnsoundConfiguration(
                 f"thresholds {self.low!r} and {self.high!r} are too close: noise of scale "
@@ -152,7 +159,10 @@ class BetweenThresholds:
             raise UnsoundConfiguration(
                 "these thresholds were made by another process; make some in every process"
             )
-        query = reveal(value) if isinstance(value, Secret) else value
+        plain = reveal(value) if isinstance(value, Secret) else value
+        query = real_numbers(plain, "value")
+        if query.ndim:
+            raise ValueError(f"value must be one number, got shape {query.shape}")
         with self._lock:
             if self.is_exhausted:
                 raise BudgetExceeded(

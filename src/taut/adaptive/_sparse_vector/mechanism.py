@@ -313,7 +313,18 @@ class SparseVector:
             raise ValueError(
                 "least_value belongs to designs with margin, and they need it: give both, or none"
             )
-        return None if least_value is None else validate.finite(least_value=least_value)
+        if least_value is None or self.design.margin is None:
+            return None
+        least = validate.finite(least_value=least_value)
+        # Cutting would bring a threshold nearer to queries, or further up, than the margin says.
+        most = _MOST_STEPS * self.design.grid
+        if not (abs(least) <= most and abs(least + self.design.margin) <= most):
+            raise ValueError(
+                "least_value, and least_value plus the margin of the design, must lie within 2^52 "
+                f"grid steps of zero, {most!r}; got least_value={least_value!r}. Subtract a public "
+                "number from queries and thresholds"
+            )
+        return least
 
 
 def _plain(value: float | Secret[float]) -> float:
