@@ -87,6 +87,7 @@ def test_draws_pass_as_often_as_is_said():
         (10**400, 10**9),
         (math.inf, 10**9),
         (Fraction(7, 1), 0),
+        (Fraction(10**400, 3), 0),
     ],
 )
 def test_what_is_no_distance_counts_as_a_violation(answer, like):

@@ -40,7 +40,8 @@ def distance_of(answer: object, cap: int) -> int:
         return 0
     if isinstance(answer, Integral):
         return min(max(int(answer), 0), cap)
-    if isinstance(answer, Real) and float(answer) == math.inf:
+    # Not as a float: a fraction beyond them would raise.
+    if isinstance(answer, float | np.floating) and answer == math.inf:
         return cap
     return 0
 
