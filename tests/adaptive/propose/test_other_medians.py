@@ -3,6 +3,7 @@
 import math
 from itertools import pairwise
 
+import mpmath
 import numpy as np
 import pytest
 from oracles.tested_releases import THRESHOLDS, exchanged, laplace_profile, whole_noise
@@ -107,6 +108,18 @@ def test_smooth_sensitivity_is_smooth_and_covers_the_local_one():
         neighbour = np.append(values[:-1], rng.choice([0, 1 << 20, 1 << 19]))
         one, other = (math.log(median._smooth_sensitivity(v)) for v in (values, neighbour))
         assert abs(one - other) <= median.smoothness * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 1e-2, 1.0])
+@pytest.mark.parametrize("delta", [1e-200, 1e-6, 0.4])
+def test_rounded_weights_are_as_smooth_as_is_proven(epsilon, delta):
+    median = SmoothMedian(0, 1, epsilon, delta)
+    with mpmath.workdps(40):
+        proven = mpmath.log1p(mpmath.mpf(epsilon) / (2 * mpmath.log(2 / mpmath.mpf(delta))))
+        for k in np.geomspace(1, 13.8 / median.smoothness, 200).astype(int).tolist():
+            here, there = (mpmath.mpf(math.exp(-median.smoothness * i)) for i in (k, k + 1))
+            # A product with the local sensitivity rounds each of them once more.
+            assert mpmath.log(here / there) + 2.0**-52 <= proven
 
 
 def test_released_bound_keeps_its_loss():

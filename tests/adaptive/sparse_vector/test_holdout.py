@@ -1,6 +1,7 @@
 """The reusable holdout: near guesses come back, wrong ones are answered and paid for."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -86,3 +87,12 @@ def test_replay():
     result = replay(program, HITS, other, adjacency="replace")
     assert result.passed, result.findings
     assert result.exercised
+
+
+@pytest.mark.parametrize("size", [1, 3, 10**4, 10**9 + 7, 10**12])
+def test_the_rounding_of_means_is_part_of_their_sensitivity(size):
+    holdout = ReusableHoldout(
+        size, threshold=0.1, noise=64 / size, answer_sigma=64 / size, tops=1, adjacency="replace"
+    )
+    # Sum, quotient and distance, each good to half a unit in the last place of numbers below one.
+    assert Fraction(holdout.design.sensitivity) >= Fraction(1, size) + 6 * Fraction(2) ** -53

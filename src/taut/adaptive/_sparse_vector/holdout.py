@@ -20,7 +20,8 @@ from taut.noise import RandomSource, grid_gaussian
 
 __all__ = ["CheckedGuess", "ReusableHoldout"]
 
-_MEAN_ERROR = 1e-9  # relative, of a mean that is summed exactly and divided once
+# Absolute: two means below one, each summed, divided and subtracted from with one rounding.
+_MEAN_ERROR = 2.0**-50
 _SPLITS = np.geomspace(1e-5, 0.5, 12)  # what parts of a failure may cost in accuracy; any is sound
 
 
@@ -88,7 +89,7 @@ class ReusableHoldout:
                 f"adjacency='replace' or 'zero_out', got {str(relation)!r}"
             )
         self.threshold = validate.positive(threshold=threshold)
-        moved = (1 + _MEAN_ERROR) / self._size
+        moved = 1 / self._size + _MEAN_ERROR
         scale = validate.positive(noise=noise)
         self.design = SparseVectorDesign(
             ScalarNoise("laplace", scale),

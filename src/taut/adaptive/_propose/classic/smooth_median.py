@@ -29,7 +29,9 @@ from taut.noise.recording import Release, released
 __all__ = ["SmoothMedian"]
 
 _STEPS = 1 << 20  # of the range, into which data are rounded: a step hides below any useful noise
-_ROUNDED = 1e-12  # relative: what exp and products in doubles take from smoothness
+_ROUNDED = 1e-12  # relative: of the smoothness itself
+# Absolute: exponents up to log(_STEPS), two exponentials and two products, each rounded.
+_WEIGHT_ERROR = 2.0**-47
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class SmoothMedian:
     def smoothness(self) -> float:
         """The b by which the logarithm of the smooth sensitivity moves with a record, at most."""
         exact = math.log1p(self.epsilon / (2 * math.log(2 / self.delta)))
-        return exact * (1 - _ROUNDED)
+        return exact * (1 - _ROUNDED) - _WEIGHT_ERROR
 
     @cached_property
     def loss(self) -> PrivacyLoss:
