@@ -7,7 +7,13 @@ import pytest
 from adaptive.sparse_vector.adversaries import probabilities, worst_divergence
 
 import taut
-from taut.adaptive import ScalarNoise, SparseVectorDesign
+from taut.adaptive import (
+    BetweenDesign,
+    ScalarNoise,
+    SparseVector,
+    SparseVectorDesign,
+    SparseVectorStages,
+)
 from taut.adaptive._sparse_vector.bounds import ORDERS, log_count
 from taut.errors import UnsoundConfiguration
 
@@ -212,6 +218,32 @@ def test_rounding_is_part_of_the_loss():
     assert odd.rounded_sensitivity % odd.grid == 0
     assert odd.pure_epsilon > 0.3 / 10 + 0.6 / 20
     assert design(laplace(10.0), laplace(20.0)).rounded_sensitivity == 1.0
+
+
+def test_numbers_of_few_bits_become_those_of_python():
+    normal = ScalarNoise("gaussian", 4.0)
+    few = SparseVectorDesign(
+        normal, normal, 1.0, np.int8(100), "replace", np.int16(30_000), margin=np.float32(0.1)
+    )
+    assert [type(each) for each in (few.tops, few.most_queries, few.margin)] == [int, int, float]
+    vector = SparseVector(few, least_value=1e6 + 0.4)
+    with pytest.raises(ValueError, match="margin"):
+        vector.ask(1e6 + 1.0, threshold=1e6 + 0.52)
+    assert SparseVectorStages(few, np.int8(100)).tops == 10_000
+    scales = (np.float32(x) for x in (1.7, 4.3, 1.0))
+    between = BetweenDesign(-40, 40, *scales, np.int8(1), np.float32(1e-6), "replace")
+    exact = BetweenDesign(
+        -40.0,
+        40.0,
+        float(np.float32(1.7)),
+        float(np.float32(4.3)),
+        1.0,
+        1,
+        between.delta,
+        "replace",
+    )
+    assert between == exact
+    assert type(between.epsilon) is float
 
 
 def test_gaps_are_charged_by_published_bounds_alone():

@@ -93,6 +93,20 @@ def test_the_threshold_of_normal_noise_is_within_its_margin(delta):
     assert labels.label([400, 0]) == 0
 
 
+def test_a_number_of_teachers_of_few_bits_is_taken_as_it_is():
+    labels = PrivateLabels(
+        np.uint8(200),
+        points=10,
+        unstable=1,
+        threshold_noise=ScalarNoise("gaussian", 3.0),
+        query_noise=ScalarNoise("gaussian", 6.0),
+        stability_delta=1e-4,
+        adjacency="replace",
+    )
+    assert labels.design.margin == pytest.approx(100 - labels.distance)
+    assert labels.label([200, 0]) == 0
+
+
 def test_bad_votes():
     for votes in ([400], [399, 0], [401, -1], [[200, 200]], [math.nan, 400]):
         with pytest.raises(ValueError, match="votes must be") as error:

@@ -70,12 +70,12 @@ class BetweenDesign:
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
         for name in ("low", "high"):
             object.__setattr__(self, name, validate.finite(**{name: getattr(self, name)}))
-        validate.positive(sensitivity=self.sensitivity)
-        validate.positive_integer(betweens=self.betweens)
-        if not 0 < validate.below_one(delta=self.delta) < 0.5:
+        for name in ("sensitivity", "threshold_scale", "query_scale"):
+            object.__setattr__(self, name, validate.positive(**{name: getattr(self, name)}))
+        object.__setattr__(self, "betweens", validate.positive_integer(betweens=self.betweens))
+        object.__setattr__(self, "delta", validate.below_one(delta=self.delta))
+        if not 0 < self.delta < 0.5:
             raise ValueError(f"delta must be above 0 and below 1/2, got delta={self.delta!r}")
-        for name in ("threshold_scale", "query_scale"):
-            ScalarNoise("laplace", getattr(self, name))
         if not max(abs(self.low), abs(self.high)) <= _MOST_STEPS * self.grid:
             raise ValueError(
                 "low and high must lie within 2^52 grid steps of zero, where queries are cut: "

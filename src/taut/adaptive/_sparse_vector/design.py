@@ -84,9 +84,11 @@ class SparseVectorDesign:
     def __post_init__(self) -> None:
         """Check the parameters."""
         object.__setattr__(self, "sensitivity", validate.positive(sensitivity=self.sensitivity))
-        validate.positive_integer(tops=self.tops)
+        # Numbers of NumPy with fewer bits would round, or overflow, in what follows.
+        object.__setattr__(self, "tops", validate.positive_integer(tops=self.tops))
         if self.most_queries is not None:
-            validate.positive_integer(most_queries=self.most_queries)
+            most = validate.positive_integer(most_queries=self.most_queries)
+            object.__setattr__(self, "most_queries", most)
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
         for name in ("threshold_noise", "query_noise"):
             noise = getattr(self, name)
@@ -106,7 +108,7 @@ class SparseVectorDesign:
                 "need for a sparse vector: answer every query by itself"
             )
         if self.margin is not None:
-            validate.finite(margin=self.margin)
+            object.__setattr__(self, "margin", validate.finite(margin=self.margin))
         self._check_length()
 
     @property

@@ -100,7 +100,7 @@ class ReusableHoldout:
             most_queries,
         )
         self._answers = grid_gaussian(answer_sigma, moved, adjacency=relation, generator=generator)
-        self.loss: PrivacyLoss = self.design.loss + tops * self._answers.loss
+        self.loss: PrivacyLoss = self.design.loss + self.design.tops * self._answers.loss
         if budget is not None:
             budget.spend(self.loss)
         self._vector = SparseVector(self.design, threshold=self.threshold, generator=generator)

@@ -88,8 +88,8 @@ class PrivateLabels:
         self.distance = _least_distance(threshold_noise, query_noise, chance / count)
         margin = None
         if threshold_noise.kind == query_noise.kind == "gaussian":
-            margin = teachers / 2 - self.distance
-            margin += (teachers / 2 + self.distance) * _SUM_ERROR
+            half = self._teachers / 2
+            margin = half - self.distance + (half + self.distance) * _SUM_ERROR
         self.design = SparseVectorDesign(
             threshold_noise, query_noise, 1.0, unstable, adjacency, count, margin=margin
         )
@@ -102,7 +102,7 @@ class PrivateLabels:
         self._vector = SparseVector(
             self.design,
             threshold=-self.distance,
-            least_value=None if margin is None else -teachers / 2,
+            least_value=None if margin is None else -self._teachers / 2,
             generator=generator,
         )
 

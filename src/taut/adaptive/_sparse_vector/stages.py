@@ -52,7 +52,7 @@ class SparseVectorStages:
         """Check the parameters."""
         if not isinstance(self.stage, SparseVectorDesign):
             raise TypeError(f"stage must be a SparseVectorDesign, got stage={self.stage!r}")
-        validate.positive_integer(stages=self.stages)
+        object.__setattr__(self, "stages", validate.positive_integer(stages=self.stages))
 
     @property
     def tops(self) -> int:
