@@ -74,6 +74,16 @@ def test_draws_pass_as_often_as_is_said():
         assert abs(found - p) < 5 * math.sqrt(p * (1 - p) / runs)
 
 
+class OddInteger(int):
+    def __int__(self):
+        raise RuntimeError("of record 17")
+
+
+class OddFraction(Fraction):
+    def __float__(self):
+        raise RuntimeError("of record 17")
+
+
 @pytest.mark.parametrize(
     ("answer", "like"),
     [
@@ -88,6 +98,8 @@ def test_draws_pass_as_often_as_is_said():
         (math.inf, 10**9),
         (Fraction(7, 1), 0),
         (Fraction(10**400, 3), 0),
+        (OddInteger(7), 0),
+        (OddFraction(7), 0),
     ],
 )
 def test_what_is_no_distance_counts_as_a_violation(answer, like):

@@ -153,7 +153,14 @@ def test_released_bound_covers_the_local_sensitivity_but_for_delta():
     assert 0.15 < low / 2_000 < 0.22
 
 
-@pytest.mark.parametrize("answer", [math.nan, -1.0, "x", None, 1 / 3 + 1j, True, 10**400], ids=str)
+class OddNumber(float):
+    def __float__(self):
+        raise RuntimeError("record 777")
+
+
+@pytest.mark.parametrize(
+    "answer", [math.nan, -1.0, "x", None, 1 / 3 + 1j, True, 10**400, OddNumber(3)], ids=str
+)
 def test_answers_that_are_none_count_as_the_worst(answer):
     def broken(_):
         raise RuntimeError("record 777")

@@ -130,6 +130,14 @@ def test_of_equal_values_the_histogram_keeps_the_largest_count():
     assert found[1] > 1000
 
 
+def test_counts_of_unsigned_words_do_not_turn_negative():
+    mode = StableMode(DistanceTest(1.0, 1e-6, "add_remove"))
+    for most in (2**63 - 1, 2**63, 2**64 - 1):
+        assert mode.release_counts(np.array([3, most], dtype=np.uint64)).value == 1
+    assert mode.release_counts(np.array([120, 3], dtype=np.int8)).value == 0
+    assert reveal(mode.distance(np.array([2**63, 2**64 - 1], dtype=np.uint64))) == 0
+
+
 def test_values_whose_hash_or_look_fails_count_for_none():
     class Odd:
         def __hash__(self):

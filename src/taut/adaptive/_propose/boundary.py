@@ -38,12 +38,13 @@ def distance_of(answer: object, cap: int) -> int:
     """Return a distance, at most ``cap``; what is none is zero, the distance of the worst data."""
     if isinstance(answer, bool | np.bool_):
         return 0
-    if isinstance(answer, Integral):
-        return min(max(int(answer), 0), cap)
-    # Not as a float: a fraction beyond them would raise.
-    if isinstance(answer, float | np.floating) and answer == math.inf:
-        return cap
-    return 0
+    try:
+        if isinstance(answer, Integral):
+            return min(max(int(answer), 0), cap)
+        # Not as a float: a fraction beyond them would raise.
+        return cap if isinstance(answer, float | np.floating) and answer == math.inf else 0
+    except Exception:  # numbers of users may raise where they are converted
+        return 0
 
 
 def loss_of(answer: object) -> float:
@@ -57,10 +58,17 @@ def number_of(answer: object) -> float | None:
     if isinstance(answer, bool | np.bool_) or not isinstance(answer, Real):
         return None
     try:
-        number = float(answer)
+        number = _rounded(answer)
+    except Exception:  # numbers of users may raise where they are converted
+        return None
+    return None if math.isnan(number) else number
+
+
+def _rounded(answer: Real) -> float:
+    try:
+        return float(answer)
     except OverflowError:
         return math.inf if bool(answer > 0) else -math.inf  # type: ignore[operator]
-    return None if math.isnan(number) else number
 
 
 def check_distance(distance: Callable[[Any], object], data: object, neighbour: object) -> None:

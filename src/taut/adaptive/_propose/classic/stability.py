@@ -24,6 +24,7 @@ __all__ = ["StableMode", "StableRelease", "counted", "lead_of"]
 
 _D = TypeVar("_D")
 _T = TypeVar("_T")
+_MOST_COUNT = 2**63 - 1  # the largest of 64 bits with a sign
 _ONE_LOOK = (str, int, bool, bytes)  # types whose equal values look the same
 
 
@@ -217,4 +218,6 @@ def _counts(counts: ArrayLike) -> np.ndarray[Any, np.dtype[np.int64]]:
         raise ValueError(
             "counts must be a vector of whole numbers of at least 0, one for every value"
         )
-    return numbers.astype(np.int64)
+    # Larger unsigned counts would turn negative; cut, none moves further than before.
+    wide = np.minimum(numbers.astype(np.uint64), np.uint64(_MOST_COUNT))
+    return wide.astype(np.int64)
