@@ -5,13 +5,21 @@ import math
 import multiprocessing
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from traceback import TracebackException
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
 import taut
-from taut.adaptive import ScalarNoise, Secret, SparseVector, SparseVectorDesign
+from taut.adaptive import (
+    BetweenDesign,
+    BetweenThresholds,
+    ScalarNoise,
+    Secret,
+    SparseVector,
+    SparseVectorDesign,
+)
 from taut.adaptive._secret import reveal
 from taut.audit import refute_training, replay
 from taut.errors import BudgetExceeded, UnsoundConfiguration
@@ -137,6 +145,27 @@ def test_queries_that_are_not_finite_are_answered_without_a_word():
 
 def test_secrets_are_taken():
     assert made().ask(Secret(1e9))
+
+
+def test_tracebacks_with_variables_do_not_show_secrets():
+    ended = made(tops=1)
+    while not ended.is_exhausted:
+        ended.ask(1e6)
+    between = BetweenThresholds(BetweenDesign(-40.0, 40.0, 1.0, 2.0, 1.0, 1, 1e-3, "replace"))
+    while not between.is_exhausted:
+        between.ask(0.0)
+    asks = (
+        lambda: ended.ask(Secret(1234.5)),
+        lambda: made().ask(Secret(1234.5), threshold=math.nan),
+        lambda: made(gap=True).ask_gap(Secret(1234.5), threshold=math.inf),
+        lambda: between.ask(Secret(1234.5)),
+    )
+    for ask in asks:
+        with pytest.raises((BudgetExceeded, ValueError)) as error:
+            ask()
+        shown = TracebackException.from_exception(error.value, capture_locals=True)
+        assert "Secret(" in (text := "".join(shown.format()))
+        assert "1234.5" not in text.replace("Secret(1234.5)", "")  # the source of this test
 
 
 def test_values_in_rows_are_refused_without_showing_them():

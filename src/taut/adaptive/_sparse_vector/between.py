@@ -159,16 +159,12 @@ class BetweenThresholds:
             raise UnsoundConfiguration(
                 "these thresholds were made by another process; make some in every process"
             )
-        plain = reveal(value) if isinstance(value, Secret) else value
-        query = real_numbers(plain, "value")
-        if query.ndim:
-            raise ValueError(f"value must be one number, got shape {query.shape}")
         with self._lock:
             if self.is_exhausted:
                 raise BudgetExceeded(
                     f"these thresholds have ended, after {self._between} answers between them"
                 )
-            steps = self._steps(float(query))
+            steps = self._steps(_number(value))
             answer = released(
                 lambda: self._answer(steps), lambda: self._described(steps), self._source
             )
@@ -212,3 +208,10 @@ class BetweenThresholds:
         )
 
     __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
+
+
+def _number(value: float | Secret[float]) -> float:
+    query = real_numbers(reveal(value) if isinstance(value, Secret) else value, "value")
+    if query.ndim:
+        raise ValueError(f"value must be one number, got shape {query.shape}")
+    return float(query)

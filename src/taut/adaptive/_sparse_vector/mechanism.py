@@ -128,7 +128,7 @@ class SparseVector:
         Raises:
             BudgetExceeded: after the last answer above, or the last question.
         """
-        return bool(self._outcome([_plain(value)], threshold).above[0])
+        return bool(self._outcome(_one(value), threshold).above[0])
 
     def ask_gap(self, value: float | Secret[float], threshold: float | None = None) -> float | None:
         """Return by how much a query is above its threshold, both with noise, None if it is not.
@@ -145,7 +145,7 @@ class SparseVector:
                 "the distance from the threshold is not part of this design's loss; make one with "
                 "gap=True"
             )
-        outcome = self._outcome([_plain(value)], threshold)
+        outcome = self._outcome(_one(value), threshold)
         return float(outcome.gaps[0]) if outcome.above[0] else None
 
     def ask_many(self, values: ArrayLike, thresholds: ArrayLike | None = None) -> Answers:
@@ -178,7 +178,7 @@ class SparseVector:
 
     # --- one question after the other ------------------------------------------------------------
 
-    def _outcome(self, values: ArrayLike, thresholds: ArrayLike | None) -> _Outcome:
+    def _outcome(self, values: ArrayLike | Secret[float], thresholds: ArrayLike | None) -> _Outcome:
         if os.getpid() != self._home:
             raise UnsoundConfiguration(
                 "this sparse vector was made by another process: answers of both would share one "
@@ -267,18 +267,19 @@ class SparseVector:
     # --- numbers ---------------------------------------------------------------------------------
 
     def _in_steps(
-        self, values: ArrayLike, thresholds: ArrayLike | None
+        self, values: ArrayLike | Secret[float], thresholds: ArrayLike | None
     ) -> tuple[Integers, Integers]:
         """Return queries and thresholds in grid steps, both of shape (n,)."""
-        queries = real_numbers(values, "value")
-        if queries.ndim != 1:
-            raise ValueError(f"values must be numbers in a row, got shape {queries.shape}")
+        # A secret is opened last: tools that print the variables of a traceback see none before.
         if thresholds is None:
             if self._threshold is None:
                 raise ValueError("threshold must be given, here or when the object is made")
             levels = np.array(self._threshold)
         else:
             levels = self._checked_threshold(thresholds)
+        queries = real_numbers([reveal(values)] if isinstance(values, Secret) else values, "value")
+        if queries.ndim != 1:
+            raise ValueError(f"values must be numbers in a row, got shape {queries.shape}")
         if levels.shape not in ((), queries.shape):
             raise ValueError(
                 f"thresholds must be one number or one for each of {queries.size} queries, got "
@@ -327,5 +328,5 @@ class SparseVector:
         return least
 
 
-def _plain(value: float | Secret[float]) -> float:
-    return reveal(value) if isinstance(value, Secret) else value
+def _one(value: float | Secret[float]) -> list[float] | Secret[float]:
+    return value if isinstance(value, Secret) else [value]
