@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from adaptive.sparse_vector.adversaries import probabilities, worst_divergence
@@ -14,6 +15,7 @@ from taut.adaptive import (
     SparseVectorDesign,
     SparseVectorStages,
 )
+from taut.adaptive._sparse_vector import bounds
 from taut.adaptive._sparse_vector.bounds import ORDERS, log_count
 from taut.errors import UnsoundConfiguration
 
@@ -310,3 +312,21 @@ def test_noise_knows_its_tail_and_divergences():
     assert laplace(3.0).rdp(orders, 1.0) == pytest.approx(
         [taut.laplace(3.0).rdp(order) for order in orders], rel=1e-12
     )
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace", "exponential"])
+def test_what_bounds_add_covers_the_rounding_of_divergences(kind):
+    rng = np.random.default_rng(4)
+    for scale, shift, excess in 10 ** rng.uniform((-2, -1, -2), (5, 1, 6), (200, 3)):
+        a, e = (mpmath.mpf(x) for x in (1 + excess, shift))
+        found = ScalarNoise(kind, float(scale)).rdp(np.array([1 + excess]), float(shift))
+        with mpmath.workdps(40):
+            e /= mpmath.mpf(scale)
+            up, down = mpmath.exp((a - 1) * e), mpmath.exp(-a * e)
+            truth = {
+                "gaussian": a * e * e / 2,
+                "exponential": e,
+                "laplace": mpmath.log((a * up + (a - 1) * down) / (2 * a - 1)) / (a - 1),
+            }[kind]
+            assert truth * (1 - 1e-15) <= float(found[0])
+            assert truth <= float(found[0]) * bounds._SUM_ERROR

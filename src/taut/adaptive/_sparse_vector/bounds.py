@@ -37,6 +37,7 @@ _LARGEST_ORDER = 1.1e6
 _SHORT = 20  # questions per answer above: beyond, a length saves Laplace noise less than 1e-3
 _SUMMED = 10**6  # terms of a sum of binomial coefficients; beyond, a closed form is above it
 _GAMMAS = np.geomspace(1.01, 50.0, 40)  # powers that Hoelder's inequality may split with
+_SUM_ERROR = 1 + 2.0**-48  # a bound is a few sums, products and quotients, each rounded
 _COUNTED = 1e-13  # relative error of a long sum of logarithms
 
 
@@ -90,7 +91,7 @@ class Comparisons:
         }
         names = THESIS if method == "thesis" else tuple(ways)
         found = {name: ways[name](orders) for name in names}
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value * _SUM_ERROR for name, value in found.items() if value is not None}
 
     # --- published -----------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class ScalarNoise:
         return math.inf if self.kind == "gaussian" else shift / self.scale
 
     def rdp(self, orders: Vector, shift: float) -> Vector:
-        """Return Renyi divergences of the noise, shifted upwards, from itself; rounded up.
+        """Return Renyi divergences of the noise, shifted upwards, from itself; good to a rounding.
 
         Args:
             orders: real orders above one.
