@@ -40,8 +40,9 @@ class SparseVectorDesign:
         adjacency: the relation for which the sensitivity holds.
         most_queries: number of queries after which it ends; None for any number, which needs
             Laplace or exponential noise on queries, or ``margin``.
-        monotone: whether one record moves all queries in one direction, as it does counts.
-            Then half the noise on queries will do.
+        monotone: whether one record moves all queries in one direction, as it does counts if it
+            is added or removed; one that is replaced may raise some counts and lower others.
+            Where it holds, half the noise on queries will do.
         resample: whether the noise on the threshold is drawn again after every answer above.
         margin: largest distance of a threshold from the least value that a query can have, where
             there is one: for normal noise at any length.

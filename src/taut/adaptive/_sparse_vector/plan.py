@@ -118,7 +118,7 @@ def plan_svt(
         margin: distance from the threshold at which a query should be answered rightly.
         sensitivity: how far one record moves any query.
         most_queries: number of questions; without one, normal noise has no guarantee.
-        monotone: whether one record moves all queries in one direction.
+        monotone: whether one record moves all queries in one direction, in this adjacency.
         adjacency: the relation for which the sensitivity holds.
 
     **Guarantee**: every option has a certified epsilon of at most the budget. Screening, the
