@@ -16,7 +16,7 @@ from taut.accounting import PrivacyLoss, Trials, best_of
 from taut.adaptive import Range, Trial, tune
 from taut.audit import verify_statement
 from taut.errors import RunInUse, UnsoundConfiguration
-from taut.noise import SeededForExperiments
+from taut.noise import SeededForExperiments, default_generator
 
 COST = taut.gaussian(sigma=2.0)
 SPACE = {"rate": [0.1, 0.3, 1.0]}
@@ -47,12 +47,18 @@ def test_winner_comes_with_the_loss_of_the_search():
 
 
 def test_statement_is_verified():
-    found = search()
+    found = search(generator=default_generator())
     text = json.dumps(found.statement)
     verification = verify_statement(text)
     assert verification.verdict == "certified"
     hidden = {**json.loads(text), "epsilon": found.own_epsilon.upper}
     assert verify_statement(hidden).verdict == "wrong"
+
+
+def test_statement_of_a_seeded_search_is_no_promise():
+    statement = search().statement
+    assert statement["is_secure"] is False
+    assert verify_statement(statement).verdict == "not certified"
 
 
 def test_number_of_trials_follows_the_law():

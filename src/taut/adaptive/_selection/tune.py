@@ -6,7 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, SupportsFloat
 
@@ -16,7 +16,7 @@ from taut.accounting import Bounds, PrivacyLoss, Trials, best_of, zero
 from taut.adaptive._selection.private_state import PrivateState
 from taut.adaptive._selection.space import Setting, Space
 from taut.errors import UnsoundConfiguration
-from taut.noise import RandomSource, default_generator
+from taut.noise import RandomSource, SeededForExperiments, default_generator
 
 __all__ = ["Trial", "Tuned", "tune"]
 
@@ -50,6 +50,7 @@ class Tuned:
         own_epsilon: what the winner alone would cost: it hides that others were tried.
         delta: probability delta of the promise.
         trials: law of the number of trials; the number itself is secret.
+        is_secure: whether the search drew from the secure generator; of trials it says nothing.
 
     **Guarantee**: `loss` covers setting, score and output of the winner, under `loss.adjacency`,
     if every trial kept its own loss (see `tune`). How many trials there were, their scores and
@@ -64,6 +65,7 @@ class Tuned:
     own_epsilon: Bounds
     delta: float
     trials: Trials
+    is_secure: bool = True
 
     @property
     def is_free(self) -> bool:
@@ -78,6 +80,7 @@ class Tuned:
             "delta": self.delta,
             "adjacency": str(self.loss.adjacency),
             "loss": self.loss.to_dict(),
+            "is_secure": self.is_secure,
         }
 
     def __str__(self) -> str:
@@ -171,7 +174,8 @@ def tune(
             for number, values in state.left:
                 state.ended(number, _tried(run, values, state.place(number), costs))
             best = state.finish()
-    return _found(best, costs, total, level, trials)
+    found = _found(best, costs, total, level, trials)
+    return replace(found, is_secure=not isinstance(bits, SeededForExperiments))
 
 
 class _Costs:
