@@ -68,8 +68,8 @@ class SparseVector:
         ...     adjacency="add_remove",
         ... )
         >>> vector = SparseVector(design, threshold=100.0, generator=SeededForExperiments(1))
-        >>> [vector.ask(count) for count in (3, 12, 250)]
-        [False, False, True]
+        >>> vector.ask(3), vector.ask(12), vector.ask(250)
+        (False, False, True)
         >>> vector.is_exhausted, round(design.loss.epsilon(delta=0), 9)
         (True, 0.5)
     """

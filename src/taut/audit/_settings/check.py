@@ -80,8 +80,8 @@ def check_settings(
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "settings.json"
         >>> _ = path.write_text('{"noise_multiplier": 1.0, "max_grad_norm": 1.0, "epochs": 10}')
         >>> found = check_settings(path, delta=1e-5, examples=10_000, batch_size=100)
-        >>> [round(bound, 2) for bound in found.settings[0].readings[0].bounds]
-        [1.83, 1.83]
+        >>> round(found.settings[0].readings[0].bounds.upper, 2)
+        1.83
     """
     given = {
         name: value
