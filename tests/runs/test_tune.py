@@ -67,12 +67,14 @@ def test_statement_is_certified_and_the_winner_alone_is_wrong(tuned, folder):
     assert not verify_statement(claim).holds
 
 
+@pytest.mark.slow
 def test_search_is_no_run_that_could_go_on(tuned, folder):
     tune_run(tuned(training={"seed": 3}))
     with pytest.raises(ValueError, match="no run was begun"):
         resume(folder / "run")
 
 
+@pytest.mark.slow
 def test_finished_search_is_only_told_again(tuned):
     config = tuned(training={"seed": 3})
     assert tune_run(config).tuned == tune_run(config).tuned

@@ -25,6 +25,7 @@ def test_every_option_keeps_the_promise():
     assert "epsilon of one" in str(plan)
 
 
+@pytest.mark.slow
 def test_number_of_settings_is_optional():
     (option,) = plan_tuning(loss, epsilon=2.0, delta=1e-6, means=[2], shape=1.0).options
     assert option.found is None

@@ -47,6 +47,7 @@ def test_answer_in_json_is_a_statement(run_json, search):
     )
 
 
+@pytest.mark.slow
 def test_dry_run_shows_what_trials_cost_and_trains_nothing(run, run_json, search):
     page = run(f"tune {search} --dry-run").stdout
     assert "a setting is tried" in page
