@@ -18,6 +18,7 @@ TITLED = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DO
 VARIES = re.compile(r"\d\.\d{8,}")  # digits that depend on the machine
 
 
+@pytest.mark.slow
 def test_commands_print_what_the_page_says(tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.chdir(tmp_path)
