@@ -29,7 +29,7 @@ class TestLoss:
     def test_every_record_of_full_length_is_hidden_alike(self, entries):
         moment = MOMENT
         x = 2.0 * np.array(entries) / np.linalg.norm(entries)
-        mu = 1 / moment.noise.multiplier
+        mu = moment.noise.mu
         assert whitened(np.outer(x, x), moment) == pytest.approx(mu, rel=1e-9)
 
     @given(st.integers(0, 2**32))
@@ -37,7 +37,7 @@ class TestLoss:
         moment = REPLACED
         x, y = np.random.default_rng(seed).standard_normal((2, 6))
         x, y = (1.5 * v / np.linalg.norm(v) for v in (x, y))
-        mu = 1 / moment.noise.multiplier
+        mu = moment.noise.mu
         assert whitened(np.outer(x, x) - np.outer(y, y), moment) <= mu * (1 + 1e-12)
         across = y - (y @ x) * x / (x @ x)
         across *= 1.5 / np.linalg.norm(across)

@@ -10,22 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut._base.arrays import Matrix, Vector, orthonormal, real_numbers
+from taut._base.arrays import Matrix, orthonormal, real_numbers
 from taut._base.public_vectors import Provenance
 from taut.accounting import Adjacency, PrivacyLoss
-from taut.noise._exact.grid_values import in_steps
-from taut.noise._exact.release import STANDARD_NORMAL, RoundedNoise
-from taut.noise._exact_sums import FixedPoint, second_moments
-from taut.noise._mechanisms.gaussian import GaussianNoise
-from taut.noise._optimal.gaussian import optimal_gaussian
-from taut.noise._random.sources import RandomSource, default_generator
+from taut.noise._mechanisms.second_moment import GaussianMoments, gaussian_moments
+from taut.noise._random.sources import RandomSource
 from taut.noise._sets.balls import L2Ball
 from taut.noise._sets.sets import Source
 from taut.noise.geometry._subspaces import Subspaces, with_complement
 
 __all__ = ["PrivateSecondMoment", "private_second_moment"]
 
-_LARGEST_CLIP = 1e34  # and one over it the least: squares of it, as norms, are within `float_range`
 _MOST_COORDINATES = 4096  # a symmetric matrix has half their square of numbers
 
 
@@ -36,12 +31,12 @@ class PrivateSecondMoment:
     Attributes:
         matrix: the release; symmetric, but noise can make eigenvalues negative.
         clip: the l2 norm that rows were clipped to.
-        noise: the mechanism, in coordinates in which Frobenius norm is l2 norm.
+        noise: the mechanism.
     """
 
     matrix: Matrix = field(repr=False)
     clip: float
-    noise: GaussianNoise = field(repr=False)
+    noise: GaussianMoments = field(repr=False)
 
     @property
     def loss(self) -> PrivacyLoss:
@@ -51,7 +46,7 @@ class PrivateSecondMoment:
     @property
     def diagonal_scale(self) -> float:
         """The standard deviation of the noise of an entry on the diagonal."""
-        return float(self.noise.scales[0])
+        return self.noise.scales[0][0]
 
     @property
     def off_diagonal_scale(self) -> float:
@@ -134,12 +129,6 @@ def private_second_moment(
         True
     """
     radius = validate.positive(clip=clip)
-    if not 1 / _LARGEST_CLIP <= radius <= _LARGEST_CLIP:
-        raise ValueError(
-            f"clip must lie between {1 / _LARGEST_CLIP:g} and {_LARGEST_CLIP:g}, "
-            f"got clip={clip!r}; count in other units, as products of entries are released"
-        )
-    relation = Adjacency(adjacency)
     table = real_numbers(rows, "rows")
     if table.ndim != 2 or not 0 < table.shape[1] <= _MOST_COORDINATES:
         raise ValueError(
@@ -147,29 +136,10 @@ def private_second_moment(
             f"{table.shape}; take subspaces of public vectors in more dimensions"
         )
     dimension = table.shape[1]
+    noise = gaussian_moments(
+        (dimension,), (radius,), epsilon=epsilon, delta=delta, adjacency=adjacency
+    )
     ball = L2Ball(dimension, radius, source=Source.CLIPPED)
-    clipped = ball.clip(table, non_finite)
-    longest = radius**2 * (math.sqrt(2) if relation is Adjacency.REPLACE else 1.0)
-    size = dimension * (dimension + 1) // 2
-    sensitivity = L2Ball(size, longest, adjacency=relation, source=Source.CLIPPED)
-    noise = optimal_gaussian(sensitivity, epsilon=epsilon, delta=delta)
-    upper = np.triu_indices(dimension)
-    matrix = np.zeros((dimension, dimension))
-    matrix[upper] = _released(clipped, radius, float(noise.scales[0]), generator)
-    matrix = matrix + np.triu(matrix, 1).T
+    matrix = noise.release(np.atleast_2d(ball.clip(table, non_finite)), generator)
     matrix.setflags(write=False)
     return PrivateSecondMoment(matrix, radius, noise)
-
-
-def _released(rows: Matrix, radius: float, scale: float, generator: RandomSource | None) -> Vector:
-    """Return the upper triangle of the exact sum of x xᵀ with noise, row by row."""
-    upper = np.triu_indices(rows.shape[1])
-    # An entry beside the diagonal counts twice in the Frobenius norm.
-    beside = math.nextafter(scale / math.sqrt(2), math.inf)
-    rounded = RoundedNoise(np.where(upper[0] == upper[1], scale, beside), STANDARD_NORMAL)
-    exponent = math.frexp(radius)[1]
-    with np.errstate(under="ignore"):  # no record may be told by a warning
-        sums = second_moments(np.ldexp(rows, -exponent))
-    value = FixedPoint(sums.limbs[:, *upper], sums.exponent)
-    steps = in_steps(value, rounded.exponents - 2 * exponent)
-    return rounded.on_grid(steps, default_generator() if generator is None else generator)

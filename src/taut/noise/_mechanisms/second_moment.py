@@ -1,0 +1,276 @@
+"""Second moments of groups of columns: the exact sum of x xᵀ with Gaussian noise of its own each.
+
+What least squares, principal components and covariances need of the data is one symmetric matrix.
+Rows have groups of columns, such as features and a target, each clipped to a norm of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from taut._base import validate
+from taut._base.arrays import Matrix, Vector, real_numbers
+from taut.accounting import Adjacency, PrivacyLoss, gaussian, gaussian_mu
+from taut.errors import InfeasibleBudget
+from taut.noise._exact.grid_values import in_steps
+from taut.noise._exact.release import STANDARD_NORMAL, RoundedNoise
+from taut.noise._exact_sums import FixedPoint, second_moments
+from taut.noise._random.sources import RandomSource, default_generator
+from taut.noise._sets.balls import L2Ball
+from taut.noise._sets.sets import Source
+from taut.noise.recording import Release, released
+
+__all__ = ["GaussianMoments", "gaussian_moments"]
+
+_MOST_COLUMNS = 4096  # a symmetric matrix has half their square of numbers
+_LARGEST_CLIP = 1e34  # and one over it the least: fourth powers, and their sums, stay floats
+# Sums of few products in doubles: what they round off the length of a record in units of noise.
+_ROUNDED_UP = 1 + 1e-12
+_ROOM = 1 + 1e-10  # of the noise: what an accountant rounds up must still be within the promise
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianMoments:
+    """The sum of x xᵀ over clipped rows, with Gaussian noise for every pair of groups of columns.
+
+    Args:
+        sizes: number of columns in every group, in order.
+        clips: l2 norm to which the columns of every group are scaled down, row by row.
+        scales: standard deviations of the noise for pairs of groups, a symmetric table; zero
+            for pairs that are not released. Within a group it is that of the diagonal; entries
+            beside the diagonal count twice in the Frobenius norm, and get 1/√2 of it.
+        adjacency: neighbouring relation.
+
+    **Guarantee**: `loss`, that of one Gaussian release. With clips c and scales s, adding or
+    removing a record moves the pair (g, h) by x_g x_hᵀ of Frobenius norm c_g c_h at most, so that
+    mu² = Σ_{g <= h} (c_g c_h / s_gh)². Replacing one moves a group by √2 c_g² at most, since
+    <x xᵀ, y yᵀ> = <x, y>² is not negative, and a pair of two groups by 2 c_g c_h. Rows with NaN or
+    infinity count as zero. Entries are cut towards zero to 40 bits below the clip, their products
+    are summed as integers, and noise is added exactly on a public grid (docs/theory/rounding.md):
+    neither the order of rows nor low bits tell more.
+
+    Raises:
+        ValueError: if sizes, clips and scales do not fit together or leave floating point.
+
+    Example:
+        >>> from taut.noise import gaussian_moments
+        >>> moments = gaussian_moments((2, 1), (1.0, 5.0), epsilon=1.0, delta=1e-6)
+        >>> moments.release([[0.6, 0.8, 3.0], [0.0, 1.0, -2.0]]).shape
+        (3, 3)
+        >>> moments.loss.epsilon(delta=1e-6) <= 1.0
+        True
+    """
+
+    sizes: tuple[int, ...]
+    clips: tuple[float, ...]
+    scales: tuple[tuple[float, ...], ...]
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        sizes, clips = _groups(self.sizes, self.clips)
+        table = real_numbers(self.scales, "scales")
+        if table.shape != (len(sizes), len(sizes)) or not np.array_equal(table, table.T):
+            raise ValueError(
+                f"scales must be a symmetric table with {len(sizes)} rows, one per group, "
+                f"got shape {table.shape}"
+            )
+        if not (np.isfinite(table).all() and (table >= 0).all() and table.any()):
+            raise ValueError(
+                "scales must be finite, at least 0 and not all 0, got "
+                f"scales={table.tolist()}; leave out columns of which nothing is wanted"
+            )
+        object.__setattr__(self, "sizes", sizes)
+        object.__setattr__(self, "clips", clips)
+        object.__setattr__(self, "scales", tuple(map(tuple, table.tolist())))
+        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        if not (0 < self.mu < math.inf and 1 / self.mu < math.inf):
+            raise ValueError(
+                "scales must be within 300 orders of magnitude of products of clips, got "
+                f"scales={table.tolist()} for clips={list(clips)}"
+            )
+
+    @property
+    def columns(self) -> int:
+        """The number of columns of a row."""
+        return sum(self.sizes)
+
+    @cached_property
+    def mu(self) -> float:
+        """The largest length of a record's change in units of the noise, rounded up."""
+        ratios = [
+            _reach(self.adjacency, g == h) * self.clips[g] * (self.clips[h] / self.scales[g][h])
+            for g in range(len(self.sizes))
+            for h in range(g, len(self.sizes))
+            if self.scales[g][h] > 0
+        ]
+        return math.hypot(*ratios) * _ROUNDED_UP
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """The privacy loss of one release."""
+        return gaussian(1 / self.mu, adjacency=self.adjacency)
+
+    @cached_property
+    def entry_scales(self) -> Matrix:
+        """The standard deviation of the noise of every entry of the matrix; zero where none is."""
+        of_column = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        scales = np.asarray(self.scales)[np.ix_(of_column, of_column)]
+        same = of_column[:, None] == of_column[None, :]
+        beside = same & ~np.eye(self.columns, dtype=bool)
+        # Rounded up, so that no entry has less noise than `mu` counts on.
+        return np.where(beside, np.nextafter(scales / math.sqrt(2), np.inf) * (scales > 0), scales)
+
+    def release(self, rows: ArrayLike, generator: RandomSource | None = None) -> Matrix:
+        """Return the symmetric matrix with noise; zero where the scale is zero.
+
+        Args:
+            rows: one row per record, the columns of all groups side by side.
+            generator: source of the noise, by default the secure generator.
+
+        **Guarantee**: that of the class. The matrix may have negative eigenvalues.
+        """
+        table = real_numbers(rows, "rows")
+        if table.ndim != 2 or table.shape[1] != self.columns:
+            raise ValueError(
+                f"rows must be a table with {self.columns} columns, got shape {table.shape}"
+            )
+        source = default_generator() if generator is None else generator
+        sums = self._sums(table)
+        upper = np.triu_indices(self.columns)
+
+        def draw() -> Vector:
+            steps = in_steps(sums, self._rounded.exponents - self._exponents)
+            return self._rounded.on_grid(steps, source)
+
+        matrix = np.zeros((self.columns, self.columns))
+        matrix[upper] = released(draw, lambda: self._described(sums), source)
+        return matrix + np.triu(matrix, 1).T
+
+    @cached_property
+    def _rounded(self) -> RoundedNoise:
+        return RoundedNoise(self.entry_scales[np.triu_indices(self.columns)], STANDARD_NORMAL)
+
+    @cached_property
+    def _column_exponents(self) -> NDArray[np.int64]:
+        exponents = [math.frexp(clip)[1] for clip in self.clips]
+        return np.repeat(np.array(exponents, dtype=np.int64), self.sizes)
+
+    @cached_property
+    def _exponents(self) -> NDArray[np.int64]:
+        """By which powers of two entries of the upper triangle were divided."""
+        i, j = np.triu_indices(self.columns)
+        return self._column_exponents[i] + self._column_exponents[j]
+
+    def _sums(self, table: Matrix) -> FixedPoint:
+        """Return the exact upper triangle, entries divided by powers of two near the clips."""
+        finite = np.isfinite(table).all(axis=1, keepdims=True)
+        parts, start = [], 0
+        for size, clip in zip(self.sizes, self.clips, strict=True):
+            group = np.where(finite, table[:, start : start + size], 0.0)
+            parts.append(L2Ball(size, clip, source=Source.CLIPPED).clip(group))
+            start += size
+        with np.errstate(under="ignore"):  # no record may be told by a warning
+            found = second_moments(np.ldexp(np.hstack(parts), -self._column_exponents))
+        return FixedPoint(found.limbs[:, *np.triu_indices(self.columns)], found.exponent)
+
+    def _described(self, sums: FixedPoint) -> Release:
+        """Return what a replay is told: entries in units of their noise."""
+        scales = self._rounded.scales
+        noisy = np.greater(scales, 0)
+        with np.errstate(over="ignore", under="ignore"):
+            values = np.ldexp(sums.doubles(), self._exponents)
+        return Release(
+            type(self).__name__,
+            np.where(noisy, values / np.where(noisy, scales, 1.0), 0.0),
+            L2Ball(scales.size, self.mu, adjacency=self.adjacency, source=Source.CLIPPED),
+            {"scales": scales},
+            loss=lambda: self.loss,
+            resolution=min(float((self._rounded.grid[noisy] / scales[noisy]).max()), 1.0),
+        )
+
+
+def gaussian_moments(
+    sizes: Sequence[int],
+    clips: Sequence[float],
+    *,
+    epsilon: float,
+    delta: float,
+    shares: ArrayLike | None = None,
+    adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+) -> GaussianMoments:
+    """Return second moments with the noise that keeps a promise.
+
+    Args:
+        sizes: number of columns in every group, in order.
+        clips: l2 norm to which the columns of every group are scaled down.
+        epsilon: epsilon of the promise.
+        delta: probability delta of the promise.
+        shares: shares of the budget mu² for pairs of groups, a symmetric table of which the upper
+            triangle counts; zero for pairs that are not released. By default all are equal.
+        adjacency: neighbouring relation.
+
+    **Guarantee**: the mechanism is (epsilon, delta)-DP under ``adjacency``.
+
+    Raises:
+        InfeasibleBudget: if no noise within floating point keeps the promise.
+    """
+    whole, radii = _groups(sizes, clips)
+    groups = len(whole)
+    weights = np.ones((groups, groups)) if shares is None else real_numbers(shares, "shares")
+    if weights.shape != (groups, groups) or not np.array_equal(weights, weights.T):
+        raise ValueError(
+            f"shares must be a symmetric table with {groups} rows, got shape {weights.shape}"
+        )
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise ValueError(f"shares must be at least 0 and not all 0, got {weights.tolist()}")
+    relation = Adjacency(adjacency)
+    mu = gaussian_mu(epsilon, delta)
+    if not mu > 1e-200:  # scales are floats then
+        raise InfeasibleBudget(
+            f"no Gaussian noise within floating point keeps epsilon={epsilon!r} at "
+            f"delta={delta!r}; raise either"
+        )
+    parts = weights / np.triu(weights).sum()
+    scales = np.zeros((groups, groups))
+    for g, h in zip(*np.nonzero(parts), strict=True):
+        reach = _reach(relation, bool(g == h)) * radii[g] * radii[h]
+        scales[g, h] = reach / (mu * math.sqrt(parts[g, h])) * _ROOM
+    return GaussianMoments(whole, radii, tuple(map(tuple, scales.tolist())), relation)
+
+
+def _reach(adjacency: Adjacency, within: bool) -> float:
+    """Return by how many products of clips one record moves a pair of groups."""
+    if adjacency is not Adjacency.REPLACE:
+        return 1.0
+    return math.sqrt(2) if within else 2.0
+
+
+def _groups(
+    sizes: Sequence[int], clips: Sequence[float]
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Return sizes and clips of groups, checked."""
+    whole = tuple(validate.positive_integer(size=size) for size in sizes)
+    radii = tuple(validate.positive(clip=clip) for clip in clips)
+    if not whole or len(whole) != len(radii):
+        raise ValueError(
+            f"sizes and clips must be as many, one of each per group, got {len(whole)} sizes and "
+            f"{len(radii)} clips"
+        )
+    if sum(whole) > _MOST_COLUMNS:
+        raise ValueError(
+            f"sizes must sum to at most {_MOST_COLUMNS}, got {sum(whole)}: half of its square are "
+            "the numbers that are released"
+        )
+    if not 1 / _LARGEST_CLIP <= min(radii) <= max(radii) <= _LARGEST_CLIP:
+        raise ValueError(
+            f"clip must lie between {1 / _LARGEST_CLIP:g} and {_LARGEST_CLIP:g}, got "
+            f"clips={list(radii)}; count in other units, as products of entries are released"
+        )
+    return whole, radii
