@@ -13,6 +13,7 @@ from taut.accounting._budgets.allowance import budget_for, gaussian_mu
 from taut.accounting._budgets.calibrate import Calibration, calibrate
 from taut.accounting._budgets.filters import PrivacyFilter, PrivacyOdometer, Remaining
 from taut.accounting._budgets.individual import IndividualFilter
+from taut.accounting._budgets.promise import Promise
 from taut.accounting._comparisons.equal_compute import (
     EqualComputePlan,
     equal_compute_plan,
@@ -87,6 +88,7 @@ __all__ = [
     "PrivacyFilter",
     "PrivacyLoss",
     "PrivacyOdometer",
+    "Promise",
     "Remaining",
     "SampledRun",
     "Sampler",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -156,6 +156,10 @@ class PrivacyFilter:
         with self._lock:
             return self._fits(costs)
 
+    def __sklearn_clone__(self) -> Self:
+        """Return the same budget: clones of an estimator share it, or it would be spent twice."""
+        return self
+
     def spend(self, loss: PrivacyLoss) -> None:
         """Take ``loss`` from the budget; call it before anything is released.
 
@@ -297,6 +301,10 @@ class PrivacyOdometer:
         self._adjacency = Adjacency(adjacency)
         self._spent = np.zeros(self._orders.size)
         self._lock = threading.Lock()
+
+    def __sklearn_clone__(self) -> Self:
+        """Return the same budget: clones of an estimator share it, or it would be spent twice."""
+        return self
 
     def spend(self, loss: PrivacyLoss) -> None:
         """Add ``loss``; call it before anything is released."""
