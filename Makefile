@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Preparing $(VENV) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt torch==2.13.0
-	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[cli,demo,report,secure,torch,dev,docs]'
+	@$(BIN)/python $(PIP_INSTALL) -c constraints.txt -e '.[cli,demo,estimators,report,secure,tables,torch,dev,docs]'
 	@$(BIN)/python $(COMPILE) $(VENV)/lib || true
 	@touch $@
 

@@ -15,10 +15,12 @@ ROOMS = [
     "audit",
     "cli",
     "comparison",
+    "estimators",
     "matrix",
     "noise",
     "report",
     "runs",
+    "statistics",
     "training",
 ]
 

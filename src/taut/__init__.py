@@ -15,6 +15,8 @@ Here are the names that most programs need, from `taut.accounting`; the rooms ho
 - `taut.noise`: sensitivity sets, the least noise for them, and secure samplers;
 - `taut.matrix`: correlated noise: encoders, their errors, and what they cost;
 - `taut.adaptive`: noise that fits the data at hand, and choices that are paid for;
+- `taut.statistics`: statistics of tables;
+- `taut.estimators`: estimators for scikit-learn;
 - `taut.training`: private training with PyTorch;
 - `taut.comparison`: ways to train, side by side at equal privacy;
 - `taut.audit`: attacks on claims, and published statements recomputed;
@@ -36,10 +38,12 @@ if TYPE_CHECKING:
     from taut import audit as audit
     from taut import cli as cli
     from taut import comparison as comparison
+    from taut import estimators as estimators
     from taut import matrix as matrix
     from taut import noise as noise
     from taut import report as report
     from taut import runs as runs
+    from taut import statistics as statistics
     from taut import training as training
     from taut.accounting import (
         Adjacency,
@@ -101,10 +105,12 @@ _ROOMS = (
     "audit",
     "cli",
     "comparison",
+    "estimators",
     "matrix",
     "noise",
     "report",
     "runs",
+    "statistics",
     "training",
 )
 

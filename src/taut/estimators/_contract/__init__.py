@@ -1,0 +1,1 @@
+"""What all estimators share: inputs that tell nothing, a promise, and a budget."""

@@ -1,0 +1,78 @@
+"""The base of all estimators: what a fit promises, and who pays for it."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from sklearn.base import BaseEstimator
+
+from taut._base import validate
+from taut.accounting import Adjacency, PrivacyLoss, Promise
+from taut.errors import AdjacencyMismatch
+from taut.noise import RandomSource, SeededForExperiments
+
+__all__ = ["Ledger", "PrivateEstimator"]
+
+
+@runtime_checkable
+class Ledger(Protocol):
+    """Whatever takes losses: a `PrivacyFilter` refuses those beyond its budget."""
+
+    def spend(self, loss: PrivacyLoss) -> None:
+        """Take a loss, before anything is released, or raise."""
+        ...
+
+
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no annotations
+    """An estimator whose fit is one private release.
+
+    Subclasses take ``epsilon``, ``delta``, ``adjacency``, ``ledger`` and ``generator`` among
+    their arguments, keep them as they are, and call `_begin` in ``fit`` once it is known what the
+    fit will cost and before it draws any noise.
+
+    Attributes:
+        loss_: privacy loss of the last fit.
+        promise_: what may be published about it, with the statement for ``taut verify``.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency | str
+    ledger: Ledger | None
+    generator: RandomSource | None
+
+    loss_: PrivacyLoss
+    promise_: Promise
+
+    def _budget(self) -> tuple[float, float]:
+        """Return epsilon and delta, checked."""
+        epsilon = validate.positive(epsilon=self.epsilon)
+        delta = validate.below_one(delta=self.delta)
+        return epsilon, delta
+
+    def _relation(self, *allowed: Adjacency) -> Adjacency:
+        """Return the neighbouring relation; refuse one that the estimator has no proof for."""
+        relation = Adjacency(self.adjacency)
+        if allowed and relation not in allowed:
+            names = " or ".join(repr(str(one)) for one in allowed)
+            raise AdjacencyMismatch(
+                f"adjacency must be {names} for {type(self).__name__}, got {str(relation)!r}"
+            )
+        return relation
+
+    def _begin(self, loss: PrivacyLoss) -> None:
+        """Pay for the fit and note what it promises, before anything is released.
+
+        Raises:
+            BudgetExceeded: if the ledger refuses.
+        """
+        if self.ledger is not None:
+            if not isinstance(self.ledger, Ledger):
+                raise validate.WrongType(
+                    f"ledger must have a method spend(loss), as PrivacyFilter has, "
+                    f"got {type(self.ledger).__name__}"
+                )
+            self.ledger.spend(loss)
+        self.loss_ = loss
+        seeded = isinstance(self.generator, SeededForExperiments)
+        self.promise_ = Promise(loss, validate.below_one(delta=self.delta), is_secure=not seeded)

@@ -1,0 +1,75 @@
+"""Tables as estimators take them: checked for their shape alone, whatever they hold.
+
+scikit-learn's own checks name what they find, and stop for NaN: a message about the data that no
+noise hides. Here entries that are no finite numbers pass; estimators clip rows, and rows
+with such entries count as zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import sklearn
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_consistent_length, column_or_1d
+
+from taut._base.arrays import Matrix, Vector, real_numbers
+
+try:
+    from sklearn.utils.validation import validate_data
+except ImportError:  # before scikit-learn 1.6 it was a method
+    validate_data = None
+
+__all__ = ["features", "features_and_targets", "refuse_weights"]
+
+_RENAMED = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) >= (1, 6)
+
+
+def features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Matrix:
+    """Return a table as doubles, after checks of its shape and of the names of its columns.
+
+    Args:
+        estimator: estimator that notes the columns in a fit.
+        X: table, one row per record.
+        reset: whether this is a fit; otherwise columns must be those of the fit.
+    """
+    table: Matrix = np.asarray(_validated(estimator, X, reset=reset, dtype=np.float64))
+    return table
+
+
+def features_and_targets(
+    estimator: BaseEstimator, X: Any, y: Any, *, numeric: bool
+) -> tuple[Matrix, Any]:
+    """Return a table and its targets, after checks of their shapes.
+
+    Args:
+        estimator: estimator that notes the columns.
+        X: table, one row per record.
+        y: targets, one per record.
+        numeric: whether targets are numbers; labels stay what they are.
+    """
+    table = features(estimator, X, reset=True)
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None"
+        )
+    targets = column_or_1d(y, warn=True)
+    check_consistent_length(table, targets)
+    return table, real_numbers(targets, "y") if numeric else targets
+
+
+def refuse_weights(sample_weight: Vector | None) -> None:
+    """Refuse weights of records: a record with weight 2 would need twice the noise."""
+    if sample_weight is not None:
+        raise ValueError(
+            "sample_weight must be left out: noise hides one record of weight one, and a heavier "
+            "one would show through; repeat nothing, and clip instead"
+        )
+
+
+def _validated(estimator: BaseEstimator, *data: Any, **settings: Any) -> Any:
+    settings["ensure_all_finite" if _RENAMED else "force_all_finite"] = False
+    if validate_data is None:
+        return estimator._validate_data(*data, **settings)
+    return validate_data(estimator, *data, **settings)
