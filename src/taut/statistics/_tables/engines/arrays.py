@@ -1,0 +1,78 @@
+"""Columns that are NumPy arrays, or lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taut.statistics._tables.batch import ArrayBatch, Batch
+from taut.statistics._tables.clipped_column import checked_name
+from taut.statistics._tables.engines.source import ColumnType, Kind, Source
+
+__all__ = ["Arrays", "of_matrix"]
+
+_KINDS = {
+    "f": Kind.NUMBER,
+    "i": Kind.NUMBER,
+    "u": Kind.NUMBER,
+    "b": Kind.BOOLEAN,
+    "U": Kind.TEXT,
+    "O": Kind.MIXED,
+}
+
+
+class Arrays(Source):
+    """A mapping of names to columns of one length.
+
+    An array has its type. The entries of a list are taken one by one, whatever they are, so that no
+    entry decides how the others are read.
+    """
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        """Look at shapes and types.
+
+        Raises:
+            ValueError: if columns have other shapes than one length.
+        """
+        self.engine = "NumPy"
+        self._columns = {checked_name(name): _array(column) for name, column in columns.items()}
+        shapes = {column.shape for column in self._columns.values()}
+        if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+            listed = ", ".join(f"{n!r}: {c.shape}" for n, c in self._columns.items())
+            raise ValueError(f"columns must be vectors of one length, got the shapes {listed}")
+        self.types = {
+            name: ColumnType(_KINDS.get(column.dtype.kind, Kind.OTHER), str(column.dtype))
+            for name, column in self._columns.items()
+        }
+
+    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+        """Yield all at once: nothing is copied."""
+        rows = len(next(iter(self._columns.values())))
+        yield ArrayBatch({name: self._columns[name] for name in names}, rows)
+
+
+def of_matrix(matrix: NDArray[Any], columns: Sequence[str]) -> Arrays:
+    """Return the columns of a matrix under their names.
+
+    Raises:
+        ValueError: if there is not a different name for every column.
+    """
+    names = [checked_name(name) for name in columns]
+    if matrix.ndim != 2 or matrix.shape[1] != len(names) or len(set(names)) < len(names):
+        raise ValueError(
+            f"columns must be a different name for every column of a matrix, got {names!r} for "
+            f"the shape {matrix.shape}"
+        )
+    return Arrays({name: matrix[:, i] for i, name in enumerate(names)})
+
+
+def _array(column: Any) -> NDArray[Any]:
+    if isinstance(column, list | tuple):
+        found = np.empty(len(column), dtype=object)
+        for i, entry in enumerate(column):  # one by one: an entry that is a list is no second axis
+            found[i] = entry.item() if isinstance(entry, np.generic) else entry
+        return found
+    return np.asanyarray(column)

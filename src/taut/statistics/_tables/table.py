@@ -1,0 +1,158 @@
+"""A table of any engine, opened for exact sums; it shows its columns, and no record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from taut._base.arrays import Vector
+from taut._base.spelling import did_you_mean
+from taut.errors import UnsoundConfiguration
+from taut.statistics._tables.cells import Categories, Cells
+from taut.statistics._tables.engines.arrays import Arrays, of_matrix
+from taut.statistics._tables.engines.source import Kind, Source
+from taut.statistics._tables.queries import Query
+from taut.statistics._tables.scan import Answer
+
+__all__ = ["Table", "check_queries", "doubles", "exact_answers"]
+
+_NUMBERS = {Kind.NUMBER, Kind.BOOLEAN, Kind.MIXED, Kind.UNREAD}
+_TEXTS = {Kind.TEXT, Kind.MIXED, Kind.UNREAD}
+
+
+class Table:
+    """Records in columns with names, in memory or beyond it.
+
+    **Guarantee**: none of its own. A table shows its engine and the names of its columns; what
+    mechanisms of this room ask of it are exact sums, to which they add noise before anyone sees
+    them. It cannot be pickled, copied deeply or compared.
+
+    Example:
+        >>> from taut.statistics import Table
+        >>> Table.open({"age": [31, 64], "region": ["north", "south"]})
+        Table(NumPy: 'age', 'region')
+    """
+
+    __slots__ = ("__source",)
+
+    def __init__(self, source: Source) -> None:
+        """Hide a source; use `Table.open`.
+
+        Args:
+            source: the columns.
+        """
+        # Behind a function, so that nothing that walks through attributes comes upon records.
+        opened: Callable[[], Source] = lambda: source  # noqa: E731
+        self.__source = opened
+
+    @classmethod
+    def open(cls, data: Any, *, columns: Sequence[str] | None = None) -> Table:
+        """Return a table of anything that has columns; nothing is read yet.
+
+        Args:
+            data: a mapping of names to arrays or lists, a matrix, or another table.
+            columns: names of the columns of a matrix.
+
+        Raises:
+            ValueError: if it has no columns of one length with names.
+            TypeError: if it is nothing of that.
+        """
+        if isinstance(data, Table):
+            return data
+        if isinstance(data, Mapping):
+            return cls(Arrays(data))
+        if isinstance(data, np.ndarray):
+            if columns is None:
+                raise ValueError("columns must name the columns of a matrix, got none")
+            return cls(of_matrix(data, columns))
+        raise TypeError(
+            f"data must be a mapping of columns or a matrix, got an object of the type "
+            f"{type(data).__name__}"
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.__source().types)
+
+    @property
+    def engine(self) -> str:
+        """What reads the table."""
+        return self.__source().engine
+
+    def __repr__(self) -> str:
+        return f"Table({self.engine}: {', '.join(map(repr, self.columns))})"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise UnsoundConfiguration(
+            "a table cannot be pickled or copied, as its records would go with it; open it where "
+            "it is used"
+        )
+
+
+def exact_answers(table: Table, queries: Sequence[Query]) -> list[Answer]:
+    """Return exact answers to all queries, in one pass over the table.
+
+    They are Python integers in arrays of objects: secret, until a mechanism has added noise.
+
+    Raises:
+        ValueError: for unknown columns, and those of the wrong type.
+    """
+    names = check_queries(table, queries)
+    return _source(table).scan(queries, names)
+
+
+def check_queries(table: Table, queries: Sequence[Query]) -> list[str]:
+    """Return the names of the columns that queries read, from what is public alone.
+
+    Raises:
+        ValueError: for unknown columns, and those of the wrong type.
+    """
+    names: dict[str, None] = {}
+    for query in queries:
+        for name in query.numbers:
+            _check(table, name, _NUMBERS, "numbers")
+            names[name] = None
+        for cells in query.cells:
+            if isinstance(cells, Categories):
+                _check_labels(table, cells)
+            names[cells.name] = None
+    return list(names)
+
+
+def doubles(table: Table, name: str) -> Vector:
+    """Return a column of numbers in memory, NaN where one is missing, for what has to be sorted.
+
+    Raises:
+        ValueError: for an unknown column, or one of the wrong type.
+    """
+    _check(table, name, _NUMBERS, "numbers")
+    parts = [batch.numbers(name) for batch in _source(table).batches([name])]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _source(table: Table) -> Source:
+    found: Source = table._Table__source()  # type: ignore[attr-defined]
+    return found
+
+
+def _check_labels(table: Table, cells: Cells) -> None:
+    assert isinstance(cells, Categories)
+    if isinstance(cells.labels[0], str):
+        _check(table, cells.name, _TEXTS, "texts, as its labels are")
+    else:
+        _check(table, cells.name, _NUMBERS, "numbers or booleans, as its labels are")
+
+
+def _check(table: Table, name: str, kinds: Iterable[Kind], wanted: str) -> None:
+    types = _source(table).types
+    if name not in types:
+        hint = did_you_mean(name, types, otherwise=True)
+        raise ValueError(f"the table has no column {name!r}{hint}")
+    if types[name].kind not in kinds:
+        raise ValueError(
+            f"column {name!r} must hold {wanted}, got the type {types[name].shown}; convert it "
+            "before the table is opened"
+        )
