@@ -79,15 +79,17 @@ class TestRelease:
 
     def test_sums_are_those_of_integers(self):
         rows = np.random.default_rng(1).standard_normal((9000, 4)) * [1, 1e-9, 1e9, 1e-300]
-        found = MOMENTS["add_remove"]._sums(rows).integers()
+        found = MOMENTS["add_remove"]._sums([rows]).integers()
         order = np.random.default_rng(2).permutation(len(rows))
-        whole = MOMENTS["add_remove"]._sums(rows[order])
+        whole = MOMENTS["add_remove"]._sums([rows[order]])
         assert whole.integers() == found
-        parts = [MOMENTS["add_remove"]._sums(part) for part in (rows[:1], rows[1:])]
+        parts = [MOMENTS["add_remove"]._sums([part]) for part in (rows[:1], rows[1:])]
         together = [Fraction(0)] * len(found)
         for part in parts:
             together = [t + part.fraction(i) for i, t in enumerate(together)]
         assert together == [whole.fraction(i) for i in range(len(found))]
+        blocks = MOMENTS["add_remove"]._sums([rows[:1], rows[1:17], rows[17:]])
+        assert blocks.integers() == found
 
     @pytest.mark.parametrize("entry", [math.nan, math.inf, 1e308, -1e308, 5e-324])
     def test_no_entry_stops_it(self, entry):

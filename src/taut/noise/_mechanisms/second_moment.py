@@ -7,7 +7,7 @@ Rows have groups of columns, such as features and a target, each clipped to a no
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,6 +29,7 @@ from taut.noise.recording import Release, released
 __all__ = ["GaussianMoments", "gaussian_moments"]
 
 _MOST_COLUMNS = 4096  # a symmetric matrix has half their square of numbers
+_ROWS_AT_A_TIME = 1 << 14  # rows that are clipped at a time, so that no table is copied as a whole
 _LARGEST_CLIP = 1e34  # and one over it the least: fourth powers, and their sums, stay floats
 # Sums of few products in doubles: what they round off the length of a record in units of noise.
 _ROUNDED_UP = 1 + 1e-12
@@ -136,13 +137,22 @@ class GaussianMoments:
 
         **Guarantee**: that of the class. The matrix may have negative eigenvalues.
         """
-        table = real_numbers(rows, "rows")
-        if table.ndim != 2 or table.shape[1] != self.columns:
-            raise ValueError(
-                f"rows must be a table with {self.columns} columns, got shape {table.shape}"
-            )
+        return self.release_blocks([rows], generator)
+
+    def release_blocks(
+        self, blocks: Iterable[ArrayLike], generator: RandomSource | None = None
+    ) -> Matrix:
+        """Return what `release` does, of a table that comes in blocks of rows.
+
+        Args:
+            blocks: tables with the columns of all groups side by side; how rows are spread over
+                them makes no difference, to the last bit.
+            generator: source of the noise, by default the secure generator.
+
+        **Guarantee**: that of the class.
+        """
         source = default_generator() if generator is None else generator
-        sums = self._sums(table)
+        sums = self._sums(blocks)
         upper = np.triu_indices(self.columns)
 
         def draw() -> Vector:
@@ -168,8 +178,22 @@ class GaussianMoments:
         i, j = np.triu_indices(self.columns)
         return self._column_exponents[i] + self._column_exponents[j]
 
-    def _sums(self, table: Matrix) -> FixedPoint:
+    def _sums(self, blocks: Iterable[ArrayLike]) -> FixedPoint:
         """Return the exact upper triangle, entries divided by powers of two near the clips."""
+        total = FixedPoint(np.zeros((1, self.columns, self.columns)), 0)
+        for block in blocks:
+            table = real_numbers(block, "rows")
+            if table.ndim != 2 or table.shape[1] != self.columns:
+                raise ValueError(
+                    f"rows must be a table with {self.columns} columns, got shape {table.shape}"
+                )
+            for start in range(0, len(table), _ROWS_AT_A_TIME):
+                portion = self._clipped(table[start : start + _ROWS_AT_A_TIME])
+                total = total.plus(second_moments(portion))
+        return FixedPoint(total.limbs[:, *np.triu_indices(self.columns)], total.exponent)
+
+    def _clipped(self, table: Matrix) -> Matrix:
+        """Return clipped rows, entries divided by powers of two near the clips."""
         finite = np.isfinite(table).all(axis=1, keepdims=True)
         parts, start = [], 0
         for size, clip in zip(self.sizes, self.clips, strict=True):
@@ -177,8 +201,8 @@ class GaussianMoments:
             parts.append(L2Ball(size, clip, source=Source.CLIPPED).clip(group))
             start += size
         with np.errstate(under="ignore"):  # no record may be told by a warning
-            found = second_moments(np.ldexp(np.hstack(parts), -self._column_exponents))
-        return FixedPoint(found.limbs[:, *np.triu_indices(self.columns)], found.exponent)
+            divided: Matrix = np.ldexp(np.hstack(parts), -self._column_exponents)
+        return divided
 
     def _described(self, sums: FixedPoint) -> Release:
         """Return what a replay is told: entries in units of their noise."""

@@ -1,0 +1,1 @@
+"""Linear regression: data in public units, methods that fit them, estimators around those."""

@@ -1,0 +1,248 @@
+"""Private linear regression for scikit-learn pipelines."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut.accounting import Adjacency
+from taut.estimators._contract.estimator import Ledger, PrivateEstimator
+from taut.estimators._contract.inputs import features, features_and_targets, refuse_weights
+from taut.estimators._regression.choice import choose
+from taut.estimators._regression.method import Fit
+from taut.estimators._regression.problem import Problem, Setting
+from taut.estimators._regression.units import Units, units
+from taut.noise import RandomSource
+
+__all__ = ["PrivateLinearRegression", "PrivateRidge"]
+
+
+class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+    """What estimators of a linear model share: units, methods, and predictions."""
+
+    feature_norm: float | None
+    bounds: tuple[ArrayLike, ArrayLike] | None
+    target_bound: float | tuple[float, float] | None
+    method: str
+    fit_intercept: bool
+
+    coef_: Vector
+    intercept_: float
+    method_: str
+    why_: str
+
+    def fit(self, X: Any, y: Any, **refused: Any) -> Self:
+        """Fit the model: one private release.
+
+        Args:
+            X: table of features, one row per record. Rows beyond the bounds are scaled into them;
+                rows with NaN or infinity count as zero.
+            y: targets, cut at their bounds.
+            refused: nothing; weights of records are refused.
+
+        **Guarantee**: `loss_` for all attributes that follow from the data.
+
+        Raises:
+            ValueError: for tables of the wrong shape, missing bounds, weights.
+            BudgetExceeded: if the ledger refuses; nothing was released then.
+        """
+        refuse_weights(refused.pop("sample_weight", None))
+        if refused:
+            raise TypeError(f"fit takes X and y alone, got {', '.join(sorted(refused))}")
+        epsilon, delta = self._budget()
+        table, targets = features_and_targets(self, X, y, numeric=True)
+        made = self._units(table.shape[1])
+        setting = self._setting(made, len(table))
+        name, method = choose(self.method, setting, epsilon, delta)
+        self._begin(method.loss)
+        found = method.fit(Problem(setting, lambda: made.blocks(table, targets)), self.generator)
+        return self._settle(name, found, made)
+
+    def predict(self, X: Any) -> Vector:
+        """Return the values of the model, one per row.
+
+        Args:
+            X: table of features.
+        """
+        check_is_fitted(self)
+        table = features(self, X, reset=False)
+        with np.errstate(all="ignore"):
+            values: Vector = table @ self.coef_ + self.intercept_
+        return values
+
+    def _units(self, columns: int) -> Units:
+        return units(
+            columns,
+            feature_norm=self.feature_norm,
+            bounds=self.bounds,
+            target_bound=self.target_bound,
+            intercept=self.fit_intercept,
+        )
+
+    def _alpha(self) -> float:
+        return 0.0
+
+    def _setting(self, made: Units, records: int) -> Setting:
+        relation = self._relation(Adjacency.ADD_REMOVE, Adjacency.REPLACE)
+        return Setting(
+            made.half.size,
+            made.intercept,
+            relation,
+            records if relation is Adjacency.REPLACE else None,
+            made.penalties(self._alpha()) if self._alpha() else (),
+        )
+
+    def _settle(self, name: str, found: Fit, made: Units) -> Self:
+        self.coef_, self.intercept_ = made.coefficients(found.coefficients)
+        self.method_, self.why_ = name, found.why
+        return self
+
+    def _more_tags(self) -> dict[str, Any]:  # scikit-learn before 1.6
+        return {"non_deterministic": True, "allow_nan": True, "poor_score": True}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True  # noise
+        tags.input_tags.allow_nan = True  # such rows count as zero
+        tags.regressor_tags.poor_score = True  # noise for few records hides what they say
+        return tags
+
+
+class PrivateLinearRegression(_PrivateRegression):
+    """Linear regression with differential privacy.
+
+    Args:
+        epsilon: epsilon of the promise.
+        delta: probability delta of the promise, well below one over the number of records.
+        feature_norm: public bound on the l2 norm of rows (after scaling by ``bounds``, if both are
+            given); longer rows are scaled down to it.
+        bounds: public bounds of features, a pair of lower and upper ones, each a number or one per
+            column; entries beyond are cut. Columns are scaled by them. One of both must be given.
+        target_bound: public bound on the size of targets, or a pair of lower and upper ones;
+            targets beyond are cut.
+        method: name of a method, or ``"auto"``.
+        fit_intercept: whether there is an intercept; without one, zero is kept where it is.
+        adjacency: neighbouring relation, ``"add_remove"`` or ``"replace"`` (the number of records
+            is public then).
+        ledger: budget that pays for the fit, such as a `taut.accounting.PrivacyFilter`.
+        generator: source of the noise, by default the secure generator.
+
+    Attributes:
+        coef_: slopes, one per column.
+        intercept_: the intercept.
+        loss_: privacy loss of the fit.
+        promise_: what may be published about it.
+        method_: name of the method that was used.
+        why_: why it was, and what it chose: by public facts and released numbers alone.
+        n_features_in_: number of columns.
+        feature_names_in_: names of columns, if they have some.
+
+    **Guarantee**: ``loss_``, which keeps (epsilon, delta) under ``adjacency``, for all that the fit
+    releases. Bounds must not be taken from the data.
+
+    Example:
+        >>> import numpy as np
+        >>> from taut.estimators import PrivateLinearRegression
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (20_000, 2))
+        >>> y = X @ [2.0, -1.0] + 0.5
+        >>> model = PrivateLinearRegression(
+        ...     epsilon=1.0, delta=1e-6, bounds=(-1, 1), target_bound=4.0
+        ... ).fit(X, y)
+        >>> bool(np.abs(model.coef_ - [2.0, -1.0]).max() < 0.2)
+        True
+        >>> print(model.promise_)
+        epsilon <= 1.000 at delta = 1e-06 (add_remove, certified; at least 0.9999)
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        feature_norm: float | None = None,
+        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        target_bound: float | tuple[float, float] | None = None,
+        method: str = "auto",
+        fit_intercept: bool = True,
+        adjacency: Adjacency | str = "add_remove",
+        ledger: Ledger | None = None,
+        generator: RandomSource | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.feature_norm = feature_norm
+        self.bounds = bounds
+        self.target_bound = target_bound
+        self.method = method
+        self.fit_intercept = fit_intercept
+        self.adjacency = adjacency
+        self.ledger = ledger
+        self.generator = generator
+
+
+class PrivateRidge(_PrivateRegression):
+    """Ridge regression with differential privacy.
+
+    Args:
+        alpha: weight of the squared norm of ``coef_`` beside the sum of squared errors, as in
+            ``sklearn.linear_model.Ridge``; the intercept has none. Noise may ask for more.
+        epsilon: epsilon of the promise.
+        delta: probability delta of the promise, well below one over the number of records.
+        feature_norm: see `PrivateLinearRegression`.
+        bounds: see `PrivateLinearRegression`.
+        target_bound: see `PrivateLinearRegression`.
+        method: name of a method, or ``"auto"``.
+        fit_intercept: whether there is an intercept.
+        adjacency: neighbouring relation, ``"add_remove"`` or ``"replace"``.
+        ledger: budget that pays for the fit.
+        generator: source of the noise, by default the secure generator.
+
+    Attributes are those of `PrivateLinearRegression`.
+
+    **Guarantee**: that of `PrivateLinearRegression`.
+
+    Example:
+        >>> import numpy as np
+        >>> from taut.estimators import PrivateRidge
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (20_000, 2))
+        >>> model = PrivateRidge(alpha=1e4, bounds=(-1, 1), target_bound=4.0)
+        >>> slope = model.fit(X, 2 * X[:, 0]).coef_[0]
+        >>> bool(0.4 < slope < 1.2)
+        True
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        *,
+        feature_norm: float | None = None,
+        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        target_bound: float | tuple[float, float] | None = None,
+        method: str = "auto",
+        fit_intercept: bool = True,
+        adjacency: Adjacency | str = "add_remove",
+        ledger: Ledger | None = None,
+        generator: RandomSource | None = None,
+    ) -> None:
+        self.alpha = alpha
+        self.epsilon = epsilon
+        self.delta = delta
+        self.feature_norm = feature_norm
+        self.bounds = bounds
+        self.target_bound = target_bound
+        self.method = method
+        self.fit_intercept = fit_intercept
+        self.adjacency = adjacency
+        self.ledger = ledger
+        self.generator = generator
+
+    def _alpha(self) -> float:
+        return validate.non_negative(alpha=self.alpha)

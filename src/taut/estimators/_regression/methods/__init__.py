@@ -1,0 +1,1 @@
+"""Methods of private regression, one per module: frozen values with a loss and a fit."""

@@ -1,0 +1,69 @@
+"""A regression as methods see it: public facts, and private rows in public units.
+
+In these units features have an l2 norm of at most 1 and targets lie in [-1, 1], so that a method
+needs no bounds of its own. Rows come in blocks, never as a copy of the whole table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from taut._base import validate
+from taut._base.arrays import Matrix
+from taut.accounting import Adjacency
+
+__all__ = ["Problem", "Setting"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What everybody may know about a regression before anything is released.
+
+    Args:
+        features: number of columns.
+        intercept: whether blocks have a column of ones behind the features.
+        adjacency: neighbouring relation.
+        records: number of records where it is public, under replace-one; None otherwise.
+        penalties: weights of a ridge penalty that was asked for, one per feature and in these
+            units; empty for none. The column of ones has none.
+    """
+
+    features: int
+    intercept: bool
+    adjacency: Adjacency
+    records: int | None = None
+    penalties: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        validate.positive_integer(features=self.features)
+        if (self.records is not None) != (self.adjacency is Adjacency.REPLACE):
+            raise ValueError("records must be given under replace-one, and under it alone")
+
+    @property
+    def columns(self) -> int:
+        """Number of coefficients, that of the column of ones included."""
+        return self.features + self.intercept
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Private rows of a regression, in public units.
+
+    Args:
+        setting: what is public about them.
+        source: function that yields all rows, in blocks, each time it is called.
+    """
+
+    setting: Setting
+    source: Callable[[], Iterator[Matrix]] = field(repr=False)
+
+    def blocks(self) -> Iterator[Matrix]:
+        """Yield private tables with columns: features, a one if there is an intercept, the target.
+
+        **Guarantee**: what a record contributes depends on it alone: features of l2 norm at most 1
+        up to rounding (methods clip again, or allow for it), targets in [-1, 1], and a row of
+        zeros, the one included, for a record with NaN or infinity.
+        """
+        return self.source()

@@ -1,0 +1,173 @@
+"""From columns as people have them to public units, and coefficients back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from taut._base import validate
+from taut._base.arrays import Matrix, Vector, real_numbers
+from taut.noise import L2Ball
+
+__all__ = ["Units", "units"]
+
+_ROWS = 1 << 12  # of a block
+_LARGEST = 1e30  # of bounds, and one over it the least: squares and quotients stay floats
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Public bounds of features and targets, and the units that they make.
+
+    Args:
+        low: lower bounds of features, to which they are cut; -inf for none.
+        high: upper bounds of features.
+        centre: what is taken from every feature.
+        half: what every feature is divided by then.
+        norm: l2 norm to which rows of features are scaled down then, and by which they are divided.
+        target_low: lower bound of targets.
+        target_high: upper bound of targets.
+        intercept: whether targets are centred, and blocks have a column of ones.
+    """
+
+    low: Vector
+    high: Vector
+    centre: Vector
+    half: Vector
+    norm: float
+    target_low: float
+    target_high: float
+    intercept: bool
+
+    @property
+    def target_centre(self) -> float:
+        """What is taken from every target."""
+        return self.target_low / 2 + self.target_high / 2 if self.intercept else 0.0
+
+    @property
+    def target_half(self) -> float:
+        """What every target is divided by then."""
+        if self.intercept:
+            return self.target_high / 2 - self.target_low / 2
+        return max(abs(self.target_low), abs(self.target_high))
+
+    def blocks(self, X: Matrix, y: Vector) -> Iterator[Matrix]:
+        """Yield rows in these units; see `Problem.blocks`."""
+        for start in range(0, len(X), _ROWS):
+            yield self._block(X[start : start + _ROWS], y[start : start + _ROWS])
+
+    def coefficients(self, found: Vector) -> tuple[Vector, float]:
+        """Return slopes and intercept for columns as people have them."""
+        slopes = found[: self.half.size] / (self.norm * self.half) * self.target_half
+        if not self.intercept:
+            return slopes, 0.0
+        height = self.target_centre + self.target_half * float(found[-1])
+        return slopes, height - float(slopes @ self.centre)
+
+    def penalties(self, alpha: float) -> tuple[float, ...]:
+        """Return the weights of the penalty alpha * |coefficients|^2 in these units."""
+        return tuple((alpha / (self.norm * self.half) ** 2).tolist())
+
+    def _block(self, X: Matrix, y: Vector) -> Matrix:
+        finite = np.isfinite(X).all(axis=1) & np.isfinite(y)
+        block = np.zeros((len(X), X.shape[1] + 1 + self.intercept))
+        features = np.where(finite[:, None], X, 0.0)
+        features = (np.clip(features, self.low, self.high) - self.centre) / self.half
+        block[:, : X.shape[1]] = L2Ball(X.shape[1], self.norm).clip(features) / self.norm
+        targets = np.clip(np.where(finite, y, 0.0), self.target_low, self.target_high)
+        block[:, -1] = (targets - self.target_centre) / self.target_half
+        if self.intercept:
+            block[:, -2] = 1.0
+        return np.where(finite[:, None], block, 0.0)
+
+
+def units(
+    features: int,
+    *,
+    feature_norm: float | None,
+    bounds: tuple[ArrayLike, ArrayLike] | None,
+    target_bound: float | tuple[float, float] | None,
+    intercept: bool,
+) -> Units:
+    """Return the units of public bounds.
+
+    Args:
+        features: number of columns.
+        feature_norm: l2 norm of rows, after the scaling by bounds if there are any.
+        bounds: lower and upper bounds of features, each a number or one per column.
+        target_bound: lower and upper bound of targets, or one bound on their size.
+        intercept: whether there is an intercept; without it zero must stay where it is.
+
+    Raises:
+        ValueError: if bounds are missing, in the wrong order, or of the wrong number.
+    """
+    if feature_norm is None and bounds is None:
+        raise ValueError(
+            "feature_norm or bounds must be given, from public knowledge: what a record may change "
+            "is unbounded otherwise, and the data must not be asked"
+        )
+    longest = math.sqrt(features) if bounds is not None else math.inf
+    norm = longest if feature_norm is None else validate.positive(feature_norm=feature_norm)
+    target_low, target_high = _target_range(target_bound)
+    if bounds is None:
+        low, high = np.full(features, -math.inf), np.full(features, math.inf)
+        centre, half = np.zeros(features), np.ones(features)
+    else:
+        low, high = (_per_column(bound, features) for bound in _pair(bounds, "bounds"))
+        if not (low < high).all():
+            raise ValueError(
+                "bounds must be a pair of lower and upper bounds, the lower ones below, got "
+                f"bounds={bounds!r}; leave out columns that are constant"
+            )
+        centre = low / 2 + high / 2 if intercept else np.zeros(features)
+        half = high / 2 - low / 2 if intercept else np.maximum(np.abs(low), np.abs(high))
+    made = Units(
+        low, high, centre, half, min(norm, longest), target_low, target_high, bool(intercept)
+    )
+    sizes = np.append(half, [made.norm, made.target_half])
+    if not (sizes.min() >= 1 / _LARGEST and max(sizes.max(), np.abs(centre).max()) <= _LARGEST):
+        raise ValueError(
+            f"bounds must be of sizes between {1 / _LARGEST:g} and {_LARGEST:g}; count in other "
+            f"units, got feature_norm={feature_norm!r}, bounds={bounds!r}, "
+            f"target_bound={target_bound!r}"
+        )
+    return made
+
+
+def _target_range(bound: float | tuple[float, float] | None) -> tuple[float, float]:
+    """Return the bounds of targets."""
+    if bound is None:
+        raise ValueError(
+            "target_bound must be given, from public knowledge: targets beyond it are cut"
+        )
+    if not isinstance(bound, Sequence | np.ndarray):
+        size = validate.positive(target_bound=bound)
+        return -size, size
+    low, high = (validate.finite(target_bound=one) for one in _pair(bound, "target_bound"))
+    if not low < high:
+        raise ValueError(
+            f"target_bound must be a bound, or a lower one and a higher one, got {bound!r}"
+        )
+    return low, high
+
+
+def _pair(bounds: Any, name: str) -> tuple[Any, Any]:
+    """Return a pair, as tuples, lists and arrays are."""
+    if not isinstance(bounds, Sequence | np.ndarray) or len(bounds) != 2:
+        raise ValueError(f"{name} must be a pair, lower and upper, got {name}={bounds!r}")
+    return bounds[0], bounds[1]
+
+
+def _per_column(bound: ArrayLike, features: int) -> Vector:
+    """Return one finite bound per column."""
+    numbers = real_numbers(bound, "bounds")
+    if numbers.shape not in ((), (features,)) or not np.isfinite(numbers).all():
+        raise ValueError(
+            f"bounds must be finite, numbers or one per column ({features}), got {bound!r}"
+        )
+    return np.array(np.broadcast_to(numbers, (features,)))
