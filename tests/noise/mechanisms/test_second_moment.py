@@ -1,11 +1,12 @@
 """Second moments in groups of columns: exact sums, and no record longer than the noise allows."""
 
+import itertools
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taut.audit import replay
@@ -51,6 +52,41 @@ class TestLoss:
     def test_replaced_records_are_hidden(self, one, other):
         moments, x, y = MOMENTS["replace"], member(one), member(other)
         assert whitened(np.outer(x, x) - np.outer(y, y), moments) <= moments.mu
+
+    def test_orthogonal_records_need_all_of_the_noise(self):
+        moments = MOMENTS["replace"]
+        x, y = np.array([2.0, 0, 0, 5]), np.array([0, 2.0, 0, 5])
+        assert whitened(np.outer(x, x) - np.outer(y, y), moments) < moments.mu
+        groups = gaussian_moments(
+            (3, 2),
+            CLIPS,
+            epsilon=1.0,
+            delta=1e-6,
+            shares=[[3.0, 2.0], [2.0, 1.0]],
+            adjacency="replace",
+        )
+        x, y = np.array([2.0, 0, 0, 5, 0]), np.array([0, 2.0, 0, 0, 5])
+        assert whitened(np.outer(x, x) - np.outer(y, y), groups) == pytest.approx(groups.mu)
+
+    @settings(max_examples=10)
+    @given(st.integers(0, 2**32))
+    def test_products_of_groups_alone_move_twice_as_far(self, seed):
+        random = np.random.default_rng(seed)
+        shares = (
+            random.uniform(size=(3, 3)) ** 4 * (1 - np.eye(3)) + np.diag(random.uniform(size=3)) / 9
+        )
+        moments = gaussian_moments(
+            (1, 1, 1),
+            (1.0, 2.0, 3.0),
+            epsilon=1.0,
+            delta=1e-6,
+            shares=np.triu(shares) + np.triu(shares, 1).T,
+            adjacency="replace",
+        )
+        cube = np.array(list(itertools.product([-1.0, 0, 1], repeat=3))) * moments.clips
+        moved = [whitened(np.outer(x, x) - np.outer(y, y), moments) for x in cube for y in cube]
+        assert max(moved) <= moments.mu
+        assert moments.loss.epsilon(delta=1e-6) <= 1.0
 
     @pytest.mark.parametrize("adjacency", MOMENTS)
     def test_keeps_the_promise(self, adjacency):

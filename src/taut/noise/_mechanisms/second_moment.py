@@ -6,6 +6,7 @@ Rows have groups of columns, such as features and a target, each clipped to a no
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -50,11 +51,12 @@ class GaussianMoments:
 
     **Guarantee**: `loss`, that of one Gaussian release. With clips c and scales s, adding or
     removing a record moves the pair (g, h) by x_g x_hᵀ of Frobenius norm c_g c_h at most, so that
-    mu² = Σ_{g <= h} (c_g c_h / s_gh)². Replacing one moves a group by √2 c_g² at most, since
-    <x xᵀ, y yᵀ> = <x, y>² is not negative, and a pair of two groups by 2 c_g c_h. Rows with NaN or
-    infinity count as zero. Entries are cut towards zero to 40 bits below the clip, their products
-    are summed as integers, and noise is added exactly on a public grid (docs/theory/rounding.md):
-    neither the order of rows nor low bits tell more.
+    mu² = Σ_{g <= h} w_gh with w_gh = (c_g c_h / s_gh)². Replacing one moves the table of all groups
+    by a length whose square is at most 2 mu² - 2 Σ w_gh a_g a_h, where a_g = <x_g, y_g> / c_g²
+    lies between -1 and 1: 2 mu² where the form w is not negative (docs/theory/gaussian-noise.md).
+    Rows with NaN or infinity count as zero. Entries are cut towards zero to 40 bits below the clip,
+    their products are summed as integers, and noise is added exactly on a public grid
+    (docs/theory/rounding.md): neither the order of rows nor low bits tell more.
 
     Raises:
         ValueError: if sizes, clips and scales do not fit together or leave floating point.
@@ -105,13 +107,15 @@ class GaussianMoments:
     @cached_property
     def mu(self) -> float:
         """The largest length of a record's change in units of the noise, rounded up."""
-        ratios = [
-            _reach(self.adjacency, g == h) * self.clips[g] * (self.clips[h] / self.scales[g][h])
-            for g in range(len(self.sizes))
-            for h in range(g, len(self.sizes))
-            if self.scales[g][h] > 0
-        ]
-        return math.hypot(*ratios) * _ROUNDED_UP
+        groups = range(len(self.sizes))
+        ratios = np.zeros((len(self.sizes), len(self.sizes)))
+        for g, h in itertools.product(groups, groups):
+            if self.scales[g][h] > 0:
+                ratios[g, h] = self.clips[g] * (self.clips[h] / self.scales[g][h])
+        whole = math.hypot(*ratios[np.triu_indices(len(self.sizes))])
+        if self.adjacency is Adjacency.REPLACE:
+            whole *= math.sqrt(_replaced(ratios / ratios.max()))
+        return whole * _ROUNDED_UP
 
     @property
     def loss(self) -> PrivacyLoss:
@@ -262,18 +266,25 @@ def gaussian_moments(
             f"delta={delta!r}; raise either"
         )
     parts = weights / np.triu(weights).sum()
+    reach = math.sqrt(_replaced(np.sqrt(parts))) if relation is Adjacency.REPLACE else 1.0
     scales = np.zeros((groups, groups))
     for g, h in zip(*np.nonzero(parts), strict=True):
-        reach = _reach(relation, bool(g == h)) * radii[g] * radii[h]
-        scales[g, h] = reach / (mu * math.sqrt(parts[g, h])) * _ROOM
+        scales[g, h] = reach * radii[g] * radii[h] / (mu * math.sqrt(parts[g, h])) * _ROOM
     return GaussianMoments(whole, radii, tuple(map(tuple, scales.tolist())), relation)
 
 
-def _reach(adjacency: Adjacency, within: bool) -> float:
-    """Return by how many products of clips one record moves a pair of groups."""
-    if adjacency is not Adjacency.REPLACE:
-        return 1.0
-    return math.sqrt(2) if within else 2.0
+def _replaced(ratios: Matrix) -> float:
+    """Return how much longer a replaced record is than one that is added, squared, from 2 to 4.
+
+    Args:
+        ratios: lengths of an added record in units of noise, shape (groups, groups), symmetric.
+    """
+    shares = ratios**2 / np.sum(np.triu(ratios) ** 2)
+    form = (shares + np.diag(np.diag(shares))) / 2
+    # What rounding moves eigenvalues by: less than the number of groups times 2^-50 of their size.
+    least = np.linalg.eigvalsh(form)[0] - len(form) * 2.0**-50 * np.linalg.norm(form)
+    between = float(np.triu(shares, 1).sum())
+    return 2 + 2 * min(max(0.0, -len(form) * float(least)), between)
 
 
 def _groups(
