@@ -30,7 +30,7 @@ class Promise:
     Example:
         >>> import taut
         >>> print(taut.accounting.Promise(taut.gaussian(sigma=4), delta=1e-6))
-        epsilon <= 1.0681 at delta = 1e-06 (add_remove, certified; at least 1.068)
+        epsilon <= 1.061 at delta = 1e-06 (add_remove, certified; at least 1.060)
     """
 
     loss: PrivacyLoss
