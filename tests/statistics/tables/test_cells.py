@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taut.statistics import Categories, Intervals
-from taut.statistics._tables.batch import ArrayBatch
+from taut.statistics._tables.batch import Batch
 
 
 def places(cells, values):
     column = values if isinstance(values, np.ndarray) else np.array(values)
-    return cells.places(ArrayBatch({cells.name: column}, len(column))).tolist()
+    return cells.places(Batch.of_arrays({cells.name: column}, len(column))).tolist()
 
 
 def test_labels_are_matched_and_all_others_are_elsewhere():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from taut.errors import UnsoundConfiguration
 from taut.statistics import Categories, ClippedColumn, Intervals, Table
-from taut.statistics._tables.batch import ArrayBatch
+from taut.statistics._tables.batch import Batch
 from taut.statistics._tables.queries import Counts, Present, Products, Sums
 from taut.statistics._tables.scan import Scan
 from taut.statistics._tables.table import check_queries, doubles, exact_answers
@@ -78,7 +78,7 @@ def test_neither_order_nor_parts_change_an_answer(order, cuts):
     ends = [0, *sorted(cuts), 40]
     for start, stop in pairwise(ends):
         part = Scan(QUERIES)
-        part.add(ArrayBatch({n: c[start:stop] for n, c in mixed.items()}, stop - start))
+        part.add(Batch.of_arrays({n: c[start:stop] for n, c in mixed.items()}, stop - start))
         scan.merge(part.parts())
     assert as_lists(scan.answers()) == as_lists(exact_answers(Table.open(columns), QUERIES))
 
@@ -97,7 +97,7 @@ def test_running_sums_are_settled_before_they_overflow(monkeypatch):
     columns = hostile_columns(60)
     scan = Scan(QUERIES)
     for _ in range(5):
-        scan.add(ArrayBatch(columns, 60))
+        scan.add(Batch.of_arrays(columns, 60))
     expected = [np.asarray(5 * answer) for answer in exact_answers(Table.open(columns), QUERIES)]
     assert as_lists(scan.answers()) == as_lists(expected)
 

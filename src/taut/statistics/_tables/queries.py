@@ -52,6 +52,10 @@ class Counts:
 
     cells: tuple[Cells, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Check the number of cells."""
+        _Grid(self.cells)
+
     @property
     def numbers(self) -> tuple[str, ...]:
         """Names of the columns that are read as numbers."""
@@ -77,6 +81,10 @@ class Present:
     columns: tuple[ClippedColumn, ...]
     cells: tuple[Cells, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Check the number of cells."""
+        _Grid(self.cells)
+
     @property
     def numbers(self) -> tuple[str, ...]:
         """Names of the columns that are read as numbers."""
@@ -99,6 +107,10 @@ class Sums:
     columns: tuple[ClippedColumn, ...]
     cells: tuple[Cells, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Check the number of cells."""
+        _Grid(self.cells)
+
     @property
     def numbers(self) -> tuple[str, ...]:
         """Names of the columns that are read as numbers."""
@@ -120,6 +132,10 @@ class Products:
 
     columns: tuple[ClippedColumn, ...]
     cells: tuple[Cells, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the number of cells."""
+        _Grid(self.cells)
 
     @property
     def numbers(self) -> tuple[str, ...]:

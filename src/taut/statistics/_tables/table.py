@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,14 +13,16 @@ from taut._base.spelling import did_you_mean
 from taut.errors import UnsoundConfiguration
 from taut.statistics._tables.cells import Categories, Cells
 from taut.statistics._tables.engines.arrays import Arrays, of_matrix
-from taut.statistics._tables.engines.source import Kind, Source
+from taut.statistics._tables.engines.files import of_file
+from taut.statistics._tables.engines.frames import of_frame
+from taut.statistics._tables.engines.source import Kind, Source, silently
 from taut.statistics._tables.queries import Query
 from taut.statistics._tables.scan import Answer
 
 __all__ = ["Table", "check_queries", "doubles", "exact_answers"]
 
-_NUMBERS = {Kind.NUMBER, Kind.BOOLEAN, Kind.MIXED, Kind.UNREAD}
-_TEXTS = {Kind.TEXT, Kind.MIXED, Kind.UNREAD}
+_NUMBERS = {Kind.NUMBER, Kind.BOOLEAN, Kind.ENTRIES, Kind.UNREAD}
+_TEXTS = {Kind.TEXT, Kind.ENTRIES, Kind.UNREAD}
 
 
 class Table:
@@ -52,12 +55,18 @@ class Table:
         """Return a table of anything that has columns; nothing is read yet.
 
         Args:
-            data: a mapping of names to arrays or lists, a matrix, or another table.
+            data: a mapping of names to arrays or lists; a matrix; a data frame of pandas, Polars
+                (eager or lazy), PyArrow, DuckDB (a relation), Dask or Spark; or the path of a .csv
+                or .parquet file, which Polars reads a part at a time.
             columns: names of the columns of a matrix.
 
+        Entries of a CSV file are numbers if numbers are asked for, texts otherwise.
+
         Raises:
-            ValueError: if it has no columns of one length with names.
+            ValueError: if it has no columns of one length with names, or cannot be read.
             TypeError: if it is nothing of that.
+            FileNotFoundError: if there is no such file.
+            ModuleNotFoundError: for frames without Narwhals, and files without Polars.
         """
         if isinstance(data, Table):
             return data
@@ -67,10 +76,9 @@ class Table:
             if columns is None:
                 raise ValueError("columns must name the columns of a matrix, got none")
             return cls(of_matrix(data, columns))
-        raise TypeError(
-            f"data must be a mapping of columns or a matrix, got an object of the type "
-            f"{type(data).__name__}"
-        )
+        if isinstance(data, str | Path):
+            return cls(of_file(Path(data)))
+        return cls(of_frame(data))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -98,10 +106,11 @@ def exact_answers(table: Table, queries: Sequence[Query]) -> list[Answer]:
     They are Python integers in arrays of objects: secret, until a mechanism has added noise.
 
     Raises:
-        ValueError: for unknown columns, and those of the wrong type.
+        ValueError: for unknown columns, those of the wrong type, and what the engine cannot read.
     """
     names = check_queries(table, queries)
-    return _source(table).scan(queries, names)
+    source = _source(table)
+    return silently(table.engine, lambda: source.scan(queries, names))
 
 
 def check_queries(table: Table, queries: Sequence[Query]) -> list[str]:
@@ -129,8 +138,13 @@ def doubles(table: Table, name: str) -> Vector:
         ValueError: for an unknown column, or one of the wrong type.
     """
     _check(table, name, _NUMBERS, "numbers")
-    parts = [batch.numbers(name) for batch in _source(table).batches([name])]
-    return np.concatenate(parts) if parts else np.empty(0)
+    source = _source(table)
+
+    def read() -> Vector:
+        parts = [batch.numbers(name) for batch in source.batches([name])]
+        return np.concatenate([np.empty(0), *parts])
+
+    return silently(table.engine, read)
 
 
 def _source(table: Table) -> Source:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taut.statistics._tables.batch import ArrayBatch, Batch
+from taut.statistics._tables.batch import Batch
 from taut.statistics._tables.clipped_column import checked_name
 from taut.statistics._tables.engines.source import ColumnType, Kind, Source
 
@@ -20,8 +20,11 @@ _KINDS = {
     "u": Kind.NUMBER,
     "b": Kind.BOOLEAN,
     "U": Kind.TEXT,
-    "O": Kind.MIXED,
+    "O": Kind.TEXT,
 }
+
+
+_LIST = ColumnType(Kind.ENTRIES, "list")
 
 
 class Arrays(Source):
@@ -44,14 +47,18 @@ class Arrays(Source):
             listed = ", ".join(f"{n!r}: {c.shape}" for n, c in self._columns.items())
             raise ValueError(f"columns must be vectors of one length, got the shapes {listed}")
         self.types = {
-            name: ColumnType(_KINDS.get(column.dtype.kind, Kind.OTHER), str(column.dtype))
+            name: _LIST if isinstance(columns[name], list | tuple) else _type(column)
             for name, column in self._columns.items()
         }
 
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
         """Yield all at once: nothing is copied."""
         rows = len(next(iter(self._columns.values())))
-        yield ArrayBatch({name: self._columns[name] for name in names}, rows)
+        yield Batch.of_arrays({name: self._columns[name] for name in names}, rows)
+
+
+def _type(column: NDArray[Any]) -> ColumnType:
+    return ColumnType(_KINDS.get(column.dtype.kind, Kind.OTHER), str(column.dtype))
 
 
 def of_matrix(matrix: NDArray[Any], columns: Sequence[str]) -> Arrays:

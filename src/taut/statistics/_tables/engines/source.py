@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from taut.statistics._tables.batch import Batch
 from taut.statistics._tables.queries import Query
 from taut.statistics._tables.scan import Answer, Scan
 
-__all__ = ["ColumnType", "Kind", "Source"]
+__all__ = ["ColumnType", "EngineSource", "Kind", "Source", "silently"]
+
+_T = TypeVar("_T")
 
 
 class Kind(Enum):
@@ -20,7 +23,7 @@ class Kind(Enum):
     NUMBER = "numbers"
     BOOLEAN = "booleans"
     TEXT = "texts"
-    MIXED = "objects"  # of Python, one by one
+    ENTRIES = "any objects"  # a list, or the different entries of a column: read one by one
     UNREAD = "text of a file"  # which may stand for numbers
     OTHER = "other"
 
@@ -58,3 +61,51 @@ class Source(ABC):
         scan = Scan(queries)
         scan.add_all(self.batches(names))
         return scan.answers()
+
+
+class EngineSource(Source):
+    """Columns that another library reads, one part after the other."""
+
+    def __init__(
+        self,
+        engine: str,
+        types: Mapping[str, ColumnType],
+        read: Callable[[Sequence[str]], Iterator[Batch]],
+    ) -> None:
+        """Take what reads.
+
+        Args:
+            engine: what the engine is called.
+            types: the types of the columns, by name.
+            read: the function that yields the columns of some names in parts.
+        """
+        self.engine = engine
+        self.types = types
+        self._read = read
+
+    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+        """Yield the columns of these names."""
+        yield from self._read(names)
+
+
+def silently(engine: str, read: Callable[[], _T]) -> _T:
+    """Return what a function reads; what an engine says of an error is replaced by what is public.
+
+    Raises:
+        ValueError: if anything is raised but for want of memory or by an interrupt.
+    """
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return read()
+        except (MemoryError, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # Polars panics with what is no Exception
+            failed = type(error).__name__
+    # Out here, the error of the engine, which may quote records, is not the context of ours.
+    raise ValueError(
+        f"{engine} could not read the table ({failed}); its message is not shown, as it may quote "
+        "records"
+    )

@@ -1,0 +1,101 @@
+"""Which engine a data frame is of, and the types of its columns, as Narwhals tells."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from taut.statistics._tables.clipped_column import checked_name
+from taut.statistics._tables.engines.arrow_columns import batches_of_duckdb, batches_of_table
+from taut.statistics._tables.engines.pandas_columns import batches_of_pandas
+from taut.statistics._tables.engines.parts import DaskSource, SparkSource
+from taut.statistics._tables.engines.polars_columns import batches_of_frame, batches_of_lazy_frame
+from taut.statistics._tables.engines.source import (
+    ColumnType,
+    EngineSource,
+    Kind,
+    Source,
+)
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+__all__ = ["of_frame"]
+
+_ENGINES = (
+    "pandas, Polars (eager or lazy), PyArrow, DuckDB (a relation), Dask, or Spark; or a mapping of "
+    "names to arrays, a matrix, or the path of a .csv or .parquet file"
+)
+
+
+def of_frame(data: Any) -> Source:
+    """Return the columns of a data frame; nothing is read yet.
+
+    Raises:
+        TypeError: if it is none, or of another engine.
+        ModuleNotFoundError: without Narwhals.
+    """
+    try:
+        import narwhals as nw
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "data frames need Narwhals: pip install 'taut[tables]'; or give a mapping of names to "
+            "arrays"
+        ) from None
+    frame = nw.from_native(data, pass_through=True)
+    if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        raise TypeError(
+            f"data must be a table of {_ENGINES}, got an object of the type {type(data).__name__}"
+        )
+    return _source(frame, _types(frame))
+
+
+def _source(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], types: dict[str, ColumnType]) -> Source:
+    import narwhals as nw
+
+    native, engine = frame.to_native(), frame.implementation
+    if engine.is_polars() and isinstance(frame, nw.LazyFrame):
+        return EngineSource("Polars, lazily", types, partial(batches_of_lazy_frame, native))
+    if engine.is_polars():
+        return EngineSource("Polars", types, partial(batches_of_frame, native))
+    if engine.is_pandas():
+        return EngineSource("pandas", types, partial(batches_of_pandas, native, types))
+    if engine.is_pyarrow():
+        return EngineSource("PyArrow", types, partial(batches_of_table, native))
+    if engine.is_duckdb():
+        # Narwhals chooses the columns: it quotes names.
+        return EngineSource(
+            "DuckDB",
+            types,
+            lambda names: batches_of_duckdb(
+                (frame.select(*names) if names else frame).to_native(), names
+            ),
+        )
+    if engine.is_dask():
+        return DaskSource(native, types)
+    if engine.is_pyspark() or engine.is_pyspark_connect():
+        return SparkSource(native, types)
+    raise TypeError(f"data must be a table of {_ENGINES}, got one of {engine}")
+
+
+def _types(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> dict[str, ColumnType]:
+    engine = frame.implementation
+    # Whether pandas holds a column as objects is asked there: Narwhals would look at the entries.
+    native = frame.to_native().dtypes if engine.is_pandas() or engine.is_dask() else {}
+    entries = Kind.TEXT if engine.is_polars() or engine.is_duckdb() else Kind.ENTRIES
+    return {
+        checked_name(name): ColumnType(_kind(dtype, str(native.get(name)), entries), str(dtype))
+        for name, dtype in frame.collect_schema().items()
+    }
+
+
+def _kind(dtype: nw.dtypes.DType, native: str, entries: Kind) -> Kind:
+    import narwhals as nw
+
+    if native == "object" or dtype == nw.String:
+        return Kind.TEXT  # objects that are no texts have no label
+    if dtype == nw.Categorical or dtype == nw.Enum:
+        return entries
+    if dtype == nw.Boolean:
+        return Kind.BOOLEAN
+    return Kind.NUMBER if dtype.is_numeric() else Kind.OTHER

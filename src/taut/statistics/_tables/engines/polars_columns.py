@@ -1,0 +1,87 @@
+"""Columns of Polars: in memory, lazily, and of files, which are read a part at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taut._base.arrays import Vector
+from taut.statistics._tables.batch import ArrayColumn, Batch, Column
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["batches_of_frame", "batches_of_lazy_frame"]
+
+_ROWS = 1 << 18  # of a batch: a few megabytes
+
+
+def batches_of_frame(frame: pl.DataFrame, names: Sequence[str]) -> Iterator[Batch]:
+    """Yield all at once: most columns are not copied."""
+    yield _batch(frame, names)
+
+
+def batches_of_lazy_frame(frame: pl.LazyFrame, names: Sequence[str]) -> Iterator[Batch]:
+    """Yield the rows in any order, a few at a time where Polars can do that."""
+    import polars as pl
+
+    chosen = frame.select(names) if names else frame.select(pl.len())
+    if not names:
+        yield Batch({}, int(chosen.collect(engine="streaming").item()))
+    elif hasattr(chosen, "collect_batches"):
+        for batch in chosen.collect_batches(chunk_size=_ROWS, maintain_order=False):
+            yield _batch(batch, names)
+    else:
+        yield _batch(chosen.collect(engine="streaming"), names)
+
+
+def _batch(frame: pl.DataFrame, names: Sequence[str]) -> Batch:
+    return Batch({name: _column(frame[name]) for name in names}, frame.height)
+
+
+def _column(series: pl.Series) -> Column:
+    import polars as pl
+
+    if series.dtype.is_decimal():
+        return ArrayColumn(np.array([*series.to_list(), None], dtype=object)[:-1])
+    if series.dtype.is_numeric() or series.dtype == pl.Boolean:
+        return ArrayColumn(_doubles(series))
+    return _TextColumn(series)
+
+
+class _TextColumn:
+    """Texts, which stand for numbers if they come from a file without types."""
+
+    def __init__(self, series: pl.Series) -> None:
+        """Take a series of texts or categories."""
+        self._series = series
+
+    def part(self, start: int, stop: int) -> _TextColumn:
+        """Return the entries from one up to another, not copied."""
+        return _TextColumn(self._series[start:stop])
+
+    def numbers(self) -> Vector:
+        """Return doubles, NaN where a text is no number."""
+        import polars as pl
+
+        texts = self._series.cast(pl.String).str.strip_chars()
+        return _doubles(texts.cast(pl.Float64, strict=False))
+
+    def places(self, labels: Sequence[object]) -> NDArray[np.intp]:
+        """Return the place of every entry in a list of texts, its length for those not in it."""
+        import polars as pl
+
+        found = self._series.cast(pl.String).replace_strict(
+            list(labels), list(range(len(labels))), default=len(labels), return_dtype=pl.Int64
+        )
+        return found.to_numpy().astype(np.intp, copy=False)
+
+
+def _doubles(series: pl.Series) -> Vector:
+    import polars as pl
+
+    found: Vector = series.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    return found
