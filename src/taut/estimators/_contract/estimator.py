@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from sklearn.base import BaseEstimator
 
 from taut._base import validate
 from taut.accounting import Adjacency, PrivacyLoss, Promise
 from taut.errors import AdjacencyMismatch
-from taut.noise import RandomSource, SeededForExperiments
+from taut.noise import RandomSource
 
 __all__ = ["Ledger", "PrivateEstimator"]
 
@@ -44,6 +44,17 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     loss_: PrivacyLoss
     promise_: Promise
 
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that NaN is neutralised, and that noise is never the same twice."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.non_deterministic = True
+        return tags
+
+    def _more_tags(self) -> dict[str, bool]:
+        """Say the same to scikit-learn before 1.6."""
+        return {"allow_nan": True, "non_deterministic": True}
+
     def _budget(self) -> tuple[float, float]:
         """Return epsilon and delta, checked."""
         epsilon = validate.positive(epsilon=self.epsilon)
@@ -74,5 +85,5 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
                 )
             self.ledger.spend(loss)
         self.loss_ = loss
-        seeded = isinstance(self.generator, SeededForExperiments)
-        self.promise_ = Promise(loss, validate.below_one(delta=self.delta), is_secure=not seeded)
+        secure = self.generator is None or self.generator.secure
+        self.promise_ = Promise(loss, validate.below_one(delta=self.delta), is_secure=secure)

@@ -7,6 +7,7 @@ with such entries count as zero.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,13 @@ try:
 except ImportError:  # before scikit-learn 1.6 it was a method
     validate_data = None
 
-__all__ = ["features", "features_and_targets", "refuse_weights"]
+__all__ = [
+    "column_bounds",
+    "features",
+    "features_and_targets",
+    "refuse_extras",
+    "refuse_weights",
+]
 
 _RENAMED = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) >= (1, 6)
 
@@ -59,13 +66,52 @@ def features_and_targets(
     return table, real_numbers(targets, "y") if numeric else targets
 
 
-def refuse_weights(sample_weight: Vector | None) -> None:
+def refuse_weights(sample_weight: object) -> None:
     """Refuse weights of records: a record with weight 2 would need twice the noise."""
     if sample_weight is not None:
         raise ValueError(
             "sample_weight must be left out: noise hides one record of weight one, and a heavier "
             "one would show through; repeat nothing, and clip instead"
         )
+
+
+def refuse_extras(estimator: BaseEstimator, extras: Mapping[str, object]) -> None:
+    """Refuse further arguments of a fit: weights with their reason, others as Python does.
+
+    scikit-learn takes a parameter called sample_weight for the promise to use it, so fits take
+    ``**extras`` instead.
+    """
+    if "sample_weight" in extras:
+        refuse_weights(extras["sample_weight"])
+    unknown = sorted(extras.keys() - {"sample_weight"})
+    if unknown:
+        raise TypeError(f"{type(estimator).__name__}.fit() takes no argument {unknown[0]!r}")
+
+
+def column_bounds(bounds: Any, columns: int) -> tuple[Vector, Vector]:
+    """Return a public lower and upper bound for every column.
+
+    Args:
+        bounds: a pair (lower, upper), of numbers for all columns or of one per column.
+        columns: number of columns.
+    """
+    remedy = "give public bounds as a pair (lower, upper), of numbers or of one per column"
+    if bounds is None:
+        raise ValueError(f"bounds must be given: they cannot be taken from the data; {remedy}")
+    if not hasattr(bounds, "__len__") or isinstance(bounds, str | bytes) or len(bounds) != 2:
+        raise ValueError(f"bounds must be a pair, got bounds={bounds!r}; {remedy}")
+    ends = []
+    for end in bounds:
+        numbers = real_numbers(end, "bounds")
+        if numbers.shape not in ((), (columns,)):
+            raise ValueError(
+                f"bounds must be numbers or {columns} numbers per end, got shape {numbers.shape}"
+            )
+        ends.append(np.array(np.broadcast_to(numbers, columns)))
+    lower, upper = ends
+    if not (np.isfinite(lower) & np.isfinite(upper) & (lower < upper)).all():
+        raise ValueError(f"bounds must be finite and lower < upper, got bounds={bounds!r}")
+    return lower, upper
 
 
 def _validated(estimator: BaseEstimator, *data: Any, **settings: Any) -> Any:

@@ -1,0 +1,1 @@
+"""Estimators that need sums of columns alone: scalings, and naive Bayes."""
