@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LLM_READY := $(VENV)/.ready-llm
+SKLEARN_VENV  := .venv-sklearn
+SKLEARN_READY := $(SKLEARN_VENV)/.ready
 BENCH_VENV  := .venv-bench
 BENCH       ?= accounting
 BENCH_READY := $(BENCH_VENV)/.ready
@@ -11,7 +13,7 @@ PIP_INSTALL := -m pip install --quiet --no-compile --disable-pip-version-check
 COMPILE     := -W ignore -m compileall -qq -j 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-llm test test-all audit lint format docs bench results clean
+.PHONY: help setup demo demo-llm test test-all test-sklearn audit lint format docs bench results clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
@@ -47,6 +49,18 @@ test: $(READY) ## Check style, build the documentation, run all but the slow tes
 
 test-all: lint docs ## The same, including the slow tests
 	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'slow or not slow'
+	@$(MAKE) --no-print-directory test-sklearn
+
+# The oldest scikit-learn that is supported, with the NumPy, SciPy and pandas of its time; no torch.
+$(SKLEARN_READY): pyproject.toml
+	@echo "Preparing $(SKLEARN_VENV) ..."
+	@test -x $(SKLEARN_VENV)/bin/python || $(PYTHON) -m venv $(SKLEARN_VENV)
+	@$(SKLEARN_VENV)/bin/python $(PIP_INSTALL) 'scikit-learn==1.4.*' 'numpy<2' 'scipy==1.12.*' 'pandas<2.3' \
+		hypothesis pytest -e '.[estimators,secure]'
+	@touch $@
+
+test-sklearn: $(SKLEARN_READY) ## Test the estimators with scikit-learn 1.4
+	@$(SKLEARN_VENV)/bin/python -m pytest -q tests/estimators
 
 audit: $(READY) ## The long audits: slow tests of audits, and a million hostile calls (an hour)
 	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'slow or not slow' tests/audit
@@ -81,5 +95,5 @@ results: $(READY) ## Train in every way again, and write that part of docs/resul
 	@$(BIN)/python benchmarks/training_methods.py --markdown docs/results.md
 
 clean: ## Remove everything that was built, including the environments
-	rm -rf $(VENV) $(BENCH_VENV) build dist report report-llm site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH_VENV) $(SKLEARN_VENV) build dist report report-llm site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,229 @@
+"""What every exported estimator keeps, found by name: new ones are covered by construction."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from estimators.contract.examples import COLUMNS, NAMES, data, example, learned, parameters
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from taut.audit import replay, verify_statement
+from taut.errors import BudgetExceeded
+from taut.estimators._contract.estimator import PrivateEstimator
+
+EXTREME = [np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-308]
+
+
+@pytest.fixture(params=NAMES)
+def name(request):
+    return request.param
+
+
+def fitted(name, rows, labels, **changes):
+    return example(name, **changes).fit(rows, labels)
+
+
+def published(name):
+    """Return what a fit publishes, as a function of a table whose last column holds labels."""
+
+    def fit(table):
+        return learned(fitted(name, table[:, :-1], table[:, -1]))
+
+    return fit
+
+
+def table():
+    rows, labels = data()
+    return np.column_stack([rows, labels])
+
+
+def finite(estimator):
+    arrays = [value for value in learned(estimator).values() if isinstance(value, np.ndarray)]
+    return all(np.isfinite(array).all() for array in arrays if array.dtype.kind == "f")
+
+
+def test_estimator_shares_the_base_and_its_arguments(name):
+    assert isinstance(example(name), PrivateEstimator)
+    assert {"epsilon", "delta", "adjacency", "ledger", "generator"} <= set(parameters(name))
+
+
+def test_clone_has_the_same_parameters(name):
+    estimator = example(name, epsilon=2.5)
+    assert clone(estimator).get_params().keys() == estimator.get_params().keys()
+    assert clone(estimator).epsilon == 2.5
+
+
+def test_fit_leaves_parameters_alone(name):
+    estimator = example(name)
+    before = estimator.get_params()
+    estimator.fit(*data())
+    assert estimator.get_params() == before
+
+
+@pytest.mark.parametrize("entry", [0.5, 1e308, np.nan])
+def test_replay_with_a_record_removed(name, entry):
+    rows = table()
+    rows[-1, :-1] = entry
+    result = replay(published(name), rows, rows[:-1], claim=fitted(name, *data()).loss_)
+    assert result.passed, result
+    assert result.exercised == bool(np.isfinite(entry)) or np.isnan(entry)
+
+
+@pytest.mark.parametrize("entry", [*EXTREME, -1.4])
+def test_replay_with_a_record_replaced(name, entry):
+    rows, other = table(), table()
+    other[-1, :-1] = entry
+    assert replay(published(name), rows, other).passed
+
+
+def test_replay_with_a_label_changed(name):
+    rows, other = table(), table()
+    other[-1, -1] = 17.0
+    assert replay(published(name), rows, other).passed
+
+
+def test_broken_rows_raise_no_warning_and_leave_finite_results(name):
+    rows, labels = data()
+    rows[: len(EXTREME), 0] = EXTREME
+    rows[len(EXTREME)] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert finite(fitted(name, rows, labels))
+
+
+def test_all_rows_broken(name):
+    rows, labels = data()
+    assert finite(fitted(name, np.full_like(rows, np.nan), labels))
+
+
+def test_constant_columns(name):
+    rows, labels = data()
+    assert finite(fitted(name, np.ones_like(rows), labels))
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_one_class_or_one_value(name, label):
+    rows, labels = data()
+    assert finite(fitted(name, rows, np.full_like(labels, label)))
+
+
+def test_weights_are_refused_with_the_reason(name):
+    rows, labels = data()
+    with pytest.raises((TypeError, ValueError), match="sample_weight"):
+        example(name).fit(rows, labels, sample_weight=np.ones(len(rows)))
+
+
+def test_promise_is_kept_and_verified(name):
+    estimator = fitted(name, *data(), epsilon=1.5, delta=1e-5)
+    assert estimator.loss_.epsilon(delta=1e-5) <= 1.5
+    assert estimator.promise_.delta == 1e-5
+    assert verify_statement(estimator.promise_.statement).holds
+
+
+def test_pickle_holds_no_data(name):
+    few, many = (fitted(name, *data(records)) for records in (60, 600))
+    bytes_of_few, bytes_of_many = pickle.dumps(few), pickle.dumps(many)
+    assert len(bytes_of_many) < len(bytes_of_few) + 600
+    rows, _ = data(600)
+    assert not any(entry.tobytes() in bytes_of_many for entry in rows.ravel())
+    shown = repr(vars(many))
+    assert not any(repr(float(entry)) in shown for entry in rows.ravel())
+
+
+class Ledger:
+    """A budget with room for so many fits."""
+
+    def __init__(self, room):
+        self.spent = []
+        self.room = room
+
+    def spend(self, loss):
+        if len(self.spent) == self.room:
+            raise BudgetExceeded("nothing is left")
+        self.spent.append(loss)
+
+    def __sklearn_clone__(self):
+        return self
+
+
+def test_ledger_pays_before_anything_is_released(name):
+    budget = Ledger(room=1)
+    estimator = fitted(name, *data(), ledger=budget)
+    assert budget.spent == [estimator.loss_]
+    again = clone(estimator)
+    with pytest.raises(BudgetExceeded):
+        again.fit(*data())
+    assert not learned(again).keys() & {"loss_", "promise_", "coef_", "mean_", "components_"}
+
+
+def test_pipeline_fits_and_answers(name):
+    rows, labels = data()
+    pipeline = make_pipeline(FunctionTransformer(), example(name)).fit(rows, labels)
+    answer = pipeline.transform if hasattr(pipeline, "transform") else pipeline.predict
+    assert len(answer(rows)) == len(rows)
+
+
+def test_names_of_columns_are_kept_and_checked(name):
+    pandas = pytest.importorskip("pandas")
+    rows, labels = data()
+    frame = pandas.DataFrame(rows, columns=["a", "b", "c"])
+    estimator = fitted(name, frame, labels)
+    assert estimator.feature_names_in_.tolist() == ["a", "b", "c"]
+    answer = estimator.transform if hasattr(estimator, "transform") else estimator.predict
+    with pytest.raises(ValueError, match="feature names"):
+        answer(frame[["b", "a", "c"]])
+
+
+def test_transformers_return_frames(name):
+    pandas = pytest.importorskip("pandas")
+    rows, labels = data()
+    estimator = example(name)
+    if not hasattr(estimator, "transform"):
+        return
+    frame = pandas.DataFrame(rows, columns=["a", "b", "c"])
+    shown = estimator.set_output(transform="pandas").fit(frame, labels).transform(frame)
+    assert shown.columns.tolist() == estimator.get_feature_names_out().tolist()
+
+
+def test_number_of_columns_is_checked(name):
+    rows, labels = data()
+    estimator = fitted(name, rows, labels)
+    answer = estimator.transform if hasattr(estimator, "transform") else estimator.predict
+    assert estimator.n_features_in_ == COLUMNS
+    with pytest.raises(ValueError, match="features"):
+        answer(rows[:, :2])
+
+
+def test_public_parameters_are_required(name):
+    needed = {"bounds", "classes", "row_norm"} & set(parameters(name))
+    for one in needed:
+        if parameters(name)[one].default is None:
+            with pytest.raises(ValueError, match=one):
+                fitted(name, *data(), **{one: None})
+    assert "classes" in parameters(name) or not is_classifier(example(name))
+
+
+@pytest.mark.parametrize("bounds", [(1.0, -1.0), (0.0, 0.0), (0.0, np.nan), (-np.inf, 1.0), 3.0])
+def test_bounds_the_wrong_way_round_are_refused(name, bounds):
+    if "bounds" not in parameters(name):
+        return
+    with pytest.raises(ValueError, match=r"bounds|lower|below"):
+        fitted(name, *data(), bounds=bounds)
+
+
+@pytest.mark.parametrize("change", [{"epsilon": 0.0}, {"epsilon": np.nan}, {"delta": 1.0}])
+def test_budgets_that_promise_nothing_are_refused(name, change):
+    with pytest.raises(ValueError, match=next(iter(change))):
+        fitted(name, *data(), **change)
+
+
+def test_predictors_answer_with_what_is_public(name):
+    rows, labels = data()
+    estimator = fitted(name, rows, labels)
+    if is_classifier(estimator):
+        assert set(estimator.predict(rows)) <= {0, 1}
+    elif is_regressor(estimator):
+        assert np.isfinite(estimator.predict(rows)).all()
