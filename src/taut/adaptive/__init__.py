@@ -25,14 +25,16 @@ from taut.adaptive._secret import Secret
 from taut.adaptive._selection.planning import TuningOption, TuningPlan, plan_tuning
 from taut.adaptive._selection.space import Range, Setting, Space
 from taut.adaptive._selection.tune import Trial, Tuned, tune
-from taut.adaptive._sparse_vector.between import BetweenDesign, BetweenThresholds
 from taut.adaptive._sparse_vector.design import SparseVectorDesign
-from taut.adaptive._sparse_vector.holdout import CheckedGuess, ReusableHoldout
-from taut.adaptive._sparse_vector.labelling import PrivateLabels
+from taut.adaptive._sparse_vector.ex_post.design import ExPostDesign
+from taut.adaptive._sparse_vector.ex_post.mechanism import ExPostSparseVector
 from taut.adaptive._sparse_vector.mechanism import SparseVector
 from taut.adaptive._sparse_vector.plan import SparseVectorOption, SparseVectorPlan, plan_svt
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
-from taut.adaptive._sparse_vector.stages import SparseVectorStages, StagedSparseVector
+from taut.adaptive._sparse_vector.variants.between import BetweenDesign, BetweenThresholds
+from taut.adaptive._sparse_vector.variants.holdout import CheckedGuess, ReusableHoldout
+from taut.adaptive._sparse_vector.variants.labelling import PrivateLabels
+from taut.adaptive._sparse_vector.variants.stages import SparseVectorStages, StagedSparseVector
 
 __all__ = [
     "BetweenDesign",
@@ -41,6 +43,8 @@ __all__ = [
     "CalibratedRelease",
     "CheckedGuess",
     "DistanceTest",
+    "ExPostDesign",
+    "ExPostSparseVector",
     "Outcome",
     "PrivateLabels",
     "ProposedMedian",

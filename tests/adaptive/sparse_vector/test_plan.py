@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from taut.adaptive import ScalarNoise, plan_svt
+from taut.adaptive import ExPostDesign, ScalarNoise, plan_svt
 from taut.adaptive._sparse_vector.errors_at import best_offset, false_above, false_below
 from taut.errors import InfeasibleBudget
 
@@ -77,6 +77,20 @@ def test_pure_screening_is_laplace_noise_on_every_query():
     assert screening.scale == 2.0
     assert screening.error == pytest.approx(0.5 * math.exp(-4.5))
     assert not plan.is_worth_it
+
+
+def test_queries_of_a_known_range_have_a_row_without_delta():
+    plan = plan_svt(
+        0.5, 0.0, tops=2, margin=20.0, most_queries=50, query_range=(-20, 20), adjacency="replace"
+    )
+    (row,) = (option for option in plan.options if option.name == "bounded gaussian")
+    assert isinstance(row.design, ExPostDesign)
+    assert 2 * row.design.epsilon_above(50) <= row.epsilon <= 0.5
+    assert row.epsilon > 0.498
+    assert row.expected_length == pytest.approx(2 * (1 - row.error) / row.error)
+    assert row.error < next(o for o in plan.options if o.name == "screening").error
+    with pytest.raises(ValueError, match="needs most_queries"):
+        plan_svt(0.5, 0.0, tops=1, margin=2.0, query_range=(-1, 1), adjacency="replace")
 
 
 def test_large_budgets_take_the_least_noise_there_is():

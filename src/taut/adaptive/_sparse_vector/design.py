@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -13,12 +12,12 @@ from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting import Adjacency, PrivacyLoss, from_rdp
 from taut.adaptive._sparse_vector.bounds import ORDERS, Comparisons
+from taut.adaptive._sparse_vector.grid import grid_of, sensitivity_on_grid
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["SparseVectorDesign"]
 
-_FINENESS = 10  # a sensitivity is 2^10 grid steps at least: rounding adds a thousandth at most
 _LARGEST_SCALE = 2.0**18  # in sensitivities: the noise is then at most 2^30 grid steps
 _SMALLEST_SCALE = 2.0**-8  # in sensitivities: below, there is nothing to hide behind
 _METHODS = ("tight", "thesis")
@@ -115,13 +114,12 @@ class SparseVectorDesign:
     @property
     def grid(self) -> float:
         """The public power of two of which queries and thresholds are multiples."""
-        return math.ldexp(1.0, math.frexp(self.sensitivity)[1] - 1 - _FINENESS)
+        return grid_of(self.sensitivity)
 
     @property
     def rounded_sensitivity(self) -> float:
         """How far one record moves a query after rounding: whole grid steps."""
-        steps = math.ceil(Fraction(self.sensitivity) / Fraction(self.grid))
-        return steps * self.grid
+        return sensitivity_on_grid(self.sensitivity)
 
     @property
     def pure_epsilon(self) -> float:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from scipy.special import ndtr
 
 from taut._base import validate
+from taut._base.floats import UP
 from taut.accounting import Adjacency, PrivacyLoss, calibrate, gaussian
 from taut.adaptive._sparse_vector.design import SparseVectorDesign
 from taut.adaptive._sparse_vector.errors_at import best_offset, false_above
+from taut.adaptive._sparse_vector.ex_post.design import ExPostDesign
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
 from taut.errors import InfeasibleBudget
 
@@ -22,6 +24,9 @@ _CLOSE = 3e-3  # relative: an epsilon this little below the budget is near enoug
 _NUDGE = 1e-3  # relative: more noise, where the search ends just above the budget
 _LARGEST_SCALE = 2.0**18  # in sensitivities, as of a design
 _SMALLEST_SCALE = 2.0**-8  # in sensitivities, as of a design
+_USUAL_RATIO = (
+    2.0  # of the noise on queries to that on the threshold, where nothing better is known
+)
 
 
 @dataclass(frozen=True)
@@ -33,16 +38,19 @@ class SparseVectorOption:
         epsilon: certified epsilon at the delta of the plan.
         error: probability that a query at the margin from the threshold is answered wrongly.
         scale: scale of the noise on queries.
-        design: the design, None for screening.
+        design: the design, None for screening; of ``"bounded gaussian"`` that of an
+            `ExPostSparseVector` whose thresholds are zero.
         offset: number to add to thresholds, so that errors on both sides are equal.
+        tops: number of answers above that the budget lasts for in any case.
     """
 
     name: str
     epsilon: float
     error: float
     scale: float
-    design: SparseVectorDesign | None
+    design: SparseVectorDesign | ExPostDesign | None
     offset: float = 0.0
+    tops: int = 1
 
     @property
     def expected_length(self) -> float:
@@ -52,7 +60,7 @@ class SparseVectorOption:
         """
         if self.design is None or self.error == 0:
             return math.inf
-        return self.design.tops * (1 - self.error) / self.error
+        return self.tops * (1 - self.error) / self.error
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,7 @@ def plan_svt(
     sensitivity: float = 1.0,
     most_queries: int | None = None,
     monotone: bool = False,
+    query_range: tuple[float, float] | None = None,
     adjacency: Adjacency | str,
 ) -> SparseVectorPlan:
     """Return noise of every kind that fits a budget, ranked by how often it errs.
@@ -119,7 +128,13 @@ def plan_svt(
         sensitivity: how far one record moves any query.
         most_queries: number of questions; without one, normal noise has no guarantee.
         monotone: whether one record moves all queries in one direction, in this adjacency.
+        query_range: least and largest distance of a query from its threshold, the first usually
+            negative, if they are known: for the row ``"bounded gaussian"``.
         adjacency: the relation for which the sensitivity holds.
+
+    ``"bounded gaussian"`` is normal noise without a delta, a round for every answer above. Its row
+    is for rounds as long as they can be, ``most_queries`` each, so that it is comparable with the
+    others; what short rounds leave over buys more answers, which no row shows (`ExPostDesign`).
 
     **Guarantee**: every option has a certified epsilon of at most the budget. Screening, the
     alternative, adds noise to each of ``most_queries`` queries by itself and compares: normal
@@ -157,6 +172,13 @@ def plan_svt(
         found = _fitted(design, budget, level, step, ratio)
         if found is not None:
             options.append(_judged(kind, found, level, distance))
+    if query_range is not None:
+        if most_queries is None:
+            raise ValueError("query_range needs most_queries: the longer a round, the dearer it is")
+        bounded = _bounded(
+            budget, count, most_queries, step, query_range, distance, relation, monotone
+        )
+        options += bounded
     if most_queries is not None:
         options.append(_screening(budget, level, most_queries, step, distance, relation))
     if not options:
@@ -178,9 +200,13 @@ def _choices(tops: int, monotone: bool, *, pure: bool, bounded: bool) -> list[tu
     """
     shift = 1 if monotone else 2
     least = shift * tops / (shift * tops) ** (2 / 3)
-    ratios = sorted({2.0, least})
+    ratios = sorted({_USUAL_RATIO, least})
     kinds = ["laplace", "exponential"] + ([] if pure or not bounded else ["gaussian"])
-    return [(kind, ratio) for kind in kinds for ratio in (ratios if kind != "gaussian" else [2.0])]
+    return [
+        (kind, ratio)
+        for kind in kinds
+        for ratio in (ratios if kind != "gaussian" else [_USUAL_RATIO])
+    ]
 
 
 def _fitted(
@@ -219,7 +245,41 @@ def _judged(
     offset = best_offset(*noises, margin)
     error = false_above(*noises, margin + offset)
     epsilon = design.loss.epsilon(delta)
-    return SparseVectorOption(kind, epsilon, error, design.query_noise.scale, design, offset)
+    scale, tops = design.query_noise.scale, design.tops
+    return SparseVectorOption(kind, epsilon, error, scale, design, offset, tops)
+
+
+def _bounded(
+    epsilon: float,
+    tops: int,
+    queries: int,
+    sensitivity: float,
+    distances: tuple[float, float],
+    margin: float,
+    relation: Adjacency,
+    monotone: bool,
+) -> list[SparseVectorOption]:
+    """Return the option with the least normal noise of which all rounds fit, if there is one."""
+    least, most = _SMALLEST_SCALE * sensitivity, _LARGEST_SCALE * sensitivity / _USUAL_RATIO
+
+    def made(sigma: float) -> tuple[ExPostDesign, float]:
+        design = ExPostDesign(
+            sigma, _USUAL_RATIO * sigma, sensitivity, 0.0, *distances, relation, monotone
+        )
+        dearest = max(design.epsilon_above(queries), design.epsilon_below(queries))
+        return design, tops * dearest * UP
+
+    if made(most)[1] > epsilon:
+        return []
+    while most > least * (1 + _NUDGE):
+        middle = math.sqrt(least * most)
+        least, most = (least, middle) if made(middle)[1] <= epsilon else (middle, most)
+    design, spent = made(most)
+    on_threshold = ScalarNoise("gaussian", design.threshold_sigma)
+    error = false_above(on_threshold, ScalarNoise("gaussian", design.query_sigma), margin)
+    return [
+        SparseVectorOption("bounded gaussian", spent, error, design.query_sigma, design, tops=tops)
+    ]
 
 
 def _screening(

@@ -17,6 +17,7 @@ from taut._base.arrays import real_numbers
 from taut._base.floats import UP
 from taut.accounting import Adjacency, PrivacyLoss, approximate, zero
 from taut.adaptive._secret import Secret, reveal
+from taut.adaptive._sparse_vector.grid import grid_of, sensitivity_on_grid
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import LInfBall, RandomSource
@@ -24,7 +25,6 @@ from taut.noise.recording import Release, released
 
 __all__ = ["BetweenDesign", "BetweenThresholds"]
 
-_FINENESS = 10  # a sensitivity is 2^10 grid steps at least: rounding adds a thousandth at most
 _ROUNDED_STEPS = 4  # by which rounding narrows the interval: thresholds, noise, and open ends
 _MOST_STEPS = 2.0**52  # of a query, either side of zero
 
@@ -92,12 +92,12 @@ class BetweenDesign:
     @property
     def grid(self) -> float:
         """The public power of two of which queries and thresholds are multiples."""
-        return math.ldexp(1.0, math.frexp(self.sensitivity)[1] - 1 - _FINENESS)
+        return grid_of(self.sensitivity)
 
     @property
     def rounded_sensitivity(self) -> float:
         """How far one record moves a query after rounding."""
-        return math.ceil(Fraction(self.sensitivity) / Fraction(self.grid)) * self.grid
+        return sensitivity_on_grid(self.sensitivity)
 
     @property
     def least_width(self) -> float:

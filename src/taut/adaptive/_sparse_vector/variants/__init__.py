@@ -1,0 +1,1 @@
+"""Mechanisms that are made of comparisons with a noisy threshold."""
