@@ -1,11 +1,13 @@
 """Estimators for scikit-learn pipelines whose fit is private, and says what it cost."""
 
 from taut._base import surface
+from taut.estimators._columns.naive_bayes import PrivateGaussianNB
 from taut.estimators._columns.scaler import PrivateStandardScaler
 from taut.estimators._components.pca import PrivatePCA
 from taut.estimators._regression.estimator import PrivateLinearRegression, PrivateRidge
 
 __all__ = [
+    "PrivateGaussianNB",
     "PrivateLinearRegression",
     "PrivatePCA",
     "PrivateRidge",

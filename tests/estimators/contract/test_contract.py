@@ -30,7 +30,7 @@ def published(name):
     """Return what a fit publishes, as a function of a table whose last column holds labels."""
 
     def fit(table):
-        return learned(fitted(name, table[:, :-1], table[:, -1]))
+        return learned(fitted(name, table[:, :-1], table[:, -1].astype(int)))
 
     return fit
 

@@ -180,3 +180,8 @@ class TestCentres:
             PEOPLE.centred().means([1.0, 2.0])
         with pytest.raises(ValueError, match="names belong to the ranges"):
             PEOPLE.centred().named(["a", "b", "c"])
+
+
+def test_no_rows_have_no_sum():
+    centred = Ranges([(0, 1)]).centred()
+    assert centred.clip(np.zeros((0, 1))).shape == (0, 2)

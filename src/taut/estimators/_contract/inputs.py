@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import sklearn
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length, column_or_1d
 
@@ -27,6 +28,7 @@ __all__ = [
     "features",
     "features_and_targets",
     "refuse_extras",
+    "refuse_measurements",
     "refuse_weights",
 ]
 
@@ -86,6 +88,15 @@ def refuse_extras(estimator: BaseEstimator, extras: Mapping[str, object]) -> Non
     unknown = sorted(extras.keys() - {"sample_weight"})
     if unknown:
         raise TypeError(f"{type(estimator).__name__}.fit() takes no argument {unknown[0]!r}")
+
+
+def refuse_measurements(labels: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Refuse labels whose type is that of measurements, by their type alone, whatever they hold."""
+    if labels.dtype.kind == "f" and classes.dtype.kind != "f":
+        raise ValueError(
+            f"Unknown label type: continuous. y has the type {labels.dtype} and classes have "
+            f"{classes.dtype}; convert y, for example with y.astype(int), or list classes as floats"
+        )
 
 
 def column_bounds(bounds: Any, columns: int) -> tuple[Vector, Vector]:

@@ -185,7 +185,7 @@ class CentredRanges(Box):
         finite = as_table(given, self.dimension - 1, non_finite)
         centred = np.clip(finite, self.ranges.lower, self.ranges.upper) - self.ranges.centres
         clipped = np.concatenate([np.ones((len(centred), 1)), centred], axis=1)
-        return np.where(whole[:, None], clipped, 0.0).reshape(*given.shape[:-1], -1)
+        return np.where(whole[:, None], clipped, 0.0).reshape(*given.shape[:-1], self.dimension)
 
     def means(self, released: ArrayLike | Mapping[str, float]) -> Vector | dict[str, float]:
         """Return the mean of every column, from what `release_sum` returned.
