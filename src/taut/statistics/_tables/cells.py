@@ -144,7 +144,8 @@ class Intervals:
 
     def places(self, batch: Batch) -> NDArray[np.intp]:
         """Return the cell of every record, `inner` for all others."""
-        return self._cell_of_count[self._finite_edges.counts(batch.numbers(self.name))]
+        counts = self._finite_edges.counts(batch.numbers(self.name))
+        return self._cell_of_count.take(counts, mode="clip")
 
     @cached_property
     def _finite_edges(self) -> IntervalSearch:

@@ -47,9 +47,9 @@ class IntervalSearch:
             found = np.searchsorted(self._edges, values, side="right")
             found[np.isnan(values)] = len(self._edges) + 1
             return found
-        found = self._below[self._bin_of(values)]
+        found = self._below.take(self._bin_of(values), mode="clip")  # the fastest mode: all fit
         for _ in range(self._in_bin):
-            found += values >= self._padded[found]
+            found += values >= self._padded.take(found, mode="clip")
         return found
 
     def _bin_of(self, values: Vector) -> NDArray[np.intp]:
@@ -58,7 +58,6 @@ class IntervalSearch:
         with np.errstate(all="ignore"):  # a warning would tell of a record
             place = values - self._start
             place *= self._scale
-            np.maximum(place, 0.0, out=place)
-            np.minimum(place, self._bins - 1, out=place)
-            np.fmin(place, self._bins, out=place)  # NaN alone has no bin, and gets the one after
+            np.clip(place, 0.0, self._bins - 1, out=place)
+            np.copyto(place, self._bins, where=np.isnan(place))  # which alone is in no bin
             return place.astype(np.intp)

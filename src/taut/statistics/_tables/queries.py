@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -54,7 +54,7 @@ class Counts:
 
     def __post_init__(self) -> None:
         """Check the number of cells."""
-        _Grid(self.cells)
+        _grid(self.cells)
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -65,13 +65,13 @@ class Counts:
         """Return the counts of a batch."""
         if not self.cells:
             return [np.array(batch.rows, dtype=np.int64)]
-        grid = _Grid(self.cells)
+        grid = _grid(self.cells)
         counts = np.bincount(grid.places(batch), minlength=grid.size)
         return [grid.kept(counts.astype(np.int64, copy=False))]
 
     def empty(self) -> Limbs:
         """Return zero for every cell."""
-        return [np.zeros(_Grid(self.cells).shape, dtype=np.int64)]
+        return [np.zeros(_grid(self.cells).shape, dtype=np.int64)]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Present:
 
     def __post_init__(self) -> None:
         """Check the number of cells."""
-        _Grid(self.cells)
+        _grid(self.cells)
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ class Sums:
 
     def __post_init__(self) -> None:
         """Check the number of cells."""
-        _Grid(self.cells)
+        _grid(self.cells)
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ class Products:
 
     def __post_init__(self) -> None:
         """Check the number of cells."""
-        _Grid(self.cells)
+        _grid(self.cells)
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ class Products:
         return [_zeros(self.cells, (n, n)) for _ in range(3)]
 
     def _by_cell(self, low: list[Integers], high: list[Integers], batch: Batch) -> Limbs:
-        grid = _Grid(self.cells)
+        grid = _grid(self.cells)
         places = grid.places(batch)
         limbs = self.empty()
         for i in range(len(self.columns)):
@@ -208,16 +208,21 @@ class _Grid:
         return row.reshape(self._widths)[inside]
 
 
+@lru_cache(maxsize=64)
+def _grid(cells: tuple[Cells, ...]) -> _Grid:
+    return _Grid(cells)
+
+
 def _summed(columns: Sequence[NDArray[Any]], batch: Batch, cells: tuple[Cells, ...]) -> Integers:
     if not cells:
         return np.array([column.sum(dtype=np.int64) for column in columns], dtype=np.int64)
-    grid = _Grid(cells)
+    grid = _grid(cells)
     places = grid.places(batch)
     return np.stack([grid.sums(places, column) for column in columns], axis=-1)
 
 
 def _zeros(cells: tuple[Cells, ...], shape: tuple[int, ...]) -> Integers:
-    return np.zeros((*_Grid(cells).shape, *shape), dtype=np.int64)
+    return np.zeros((*_grid(cells).shape, *shape), dtype=np.int64)
 
 
 def _numbers(columns: Sequence[ClippedColumn], cells: Sequence[Cells]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ __all__ = ["Answer", "Scan"]
 Answer: TypeAlias = NDArray[Any]
 """Python integers in an array of objects, exact whatever their size."""
 
-_ROWS = 1 << 16  # of a piece: its columns stay in the cache of a core
+_ROWS = 1 << 15  # of a piece: its columns stay in the cache of a core
 _ROWS_PER_CELL = 4  # pieces are longer where there are more cells than rows in one
 _LARGEST = 1 << 62  # what int64 sums may reach: every addition is looked at
 

@@ -83,5 +83,6 @@ class _TextColumn:
 def _doubles(series: pl.Series) -> Vector:
     import polars as pl
 
-    found: Vector = series.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    plain = series if series.dtype == pl.Float64 else series.cast(pl.Float64)
+    found: Vector = plain.to_numpy()  # NaN where it is null
     return found
