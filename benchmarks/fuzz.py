@@ -1,8 +1,9 @@
 """Hostile arguments for public entry points: every call answers soundly, or refuses in our words.
 
 An answer is unsound if epsilon, delta or a divergence is NaN or negative, if bounds cross, or if a
-clipped row is outside of its set. A refusal is ours if it is a ValueError, a TypeError or an error
-of the package, raised by a line of it. Everything else is printed: what was called, with what.
+clipped row is outside of its set. A refusal is ours if it is a ValueError, a TypeError, an error
+or a warning of the package, or names what to install, raised by a line of it. Everything else is
+printed: what was called, with what. Entry points of the rooms are found by `fuzz_rooms`.
 
     python benchmarks/fuzz.py --calls 1000000 --seed 0
 """
@@ -22,6 +23,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+from fuzz_rooms import Rooms
 
 import taut
 from taut import accounting, audit, matrix, noise
@@ -41,6 +43,9 @@ HOSTILE = [
     np.array(["a"]), np.array([1, None], dtype=object), np.bool_(True), range(3), float,
     1 - 2**-53, 1 + 2**-52, np.longdouble(1.0), "\ud800",
 ]  # fmt: skip
+
+
+OURS = (ValueError, TypeError, TautError, ImportError, UserWarning)
 
 
 class Unsound(AssertionError):
@@ -344,8 +349,10 @@ def ask_text(values, _):
     read(text)
 
 
+ask_rooms = Rooms(HOSTILE, check_number, check_loss)
 ASKED = {
-    ask_mechanism: 30, ask_set: 25, ask_noise: 6, ask_grid: 6, ask_filter: 12, ask_document: 15,
+    ask_rooms: 100,
+    ask_mechanism: 12, ask_set: 25, ask_noise: 6, ask_grid: 1, ask_filter: 8, ask_document: 15,
     ask_plan: 2, ask_encoder: 3, ask_text: 1,
 }  # fmt: skip
 
@@ -354,7 +361,7 @@ def is_ours(error):
     """Return whether the package refused the call by itself."""
     frames = traceback.extract_tb(error.__traceback__)
     raised = frames[-1].filename.startswith(PACKAGE) or "<string>" in frames[-1].filename
-    return raised and isinstance(error, ValueError | TypeError | TautError)
+    return raised and isinstance(error, OURS)
 
 
 def run(calls, seed, seconds=math.inf):
@@ -370,7 +377,7 @@ def run(calls, seed, seconds=math.inf):
             if time.process_time() > end:
                 break
             asker = askers[int(values.draw.choice(len(askers), p=weights))]
-            wildness = float(values.one_of([0.0, 0.1, 0.3, 1.0]))
+            wildness = float(values.one_of([0.0, 0.1, 0.3, 0.5, 1.0]))
             said = ("", {})
             signal.setitimer(signal.ITIMER_VIRTUAL, SLOW)
             try:

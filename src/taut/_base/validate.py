@@ -29,6 +29,7 @@ __all__ = [
     "below_one",
     "fields",
     "finite",
+    "instance",
     "integer",
     "non_negative",
     "positive",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 
+_PLAIN = (int, float)
 _MOST = 10**18  # beyond it counts times losses leave the precision of floats
 
 
@@ -110,12 +112,34 @@ BelowOne = Annotated[float, below_one]
 PositiveInteger = Annotated[int, positive_integer]
 
 
+def instance(kind: type, **arguments: object) -> None:
+    """Raise unless all arguments are of this class, before one of them is asked for anything.
+
+    Args:
+        kind: class that is wanted.
+        arguments: the arguments by their names.
+
+    Raises:
+        WrongType: for another one, of which it names the class only: it may be private data.
+    """
+    for name, value in arguments.items():
+        if not isinstance(value, kind):
+            raise WrongType(
+                f"{name} must be of class {kind.__name__}, got one of class {type(value).__name__}"
+            )
+
+
 def fields(of: Any) -> None:
-    """Check every field of a dataclass whose annotation names a domain, or a domain or None."""
+    """Check every field of a dataclass whose annotation names a domain, or a domain or None.
+
+    Numbers of other libraries become Python's: their fractions and their JSON are exact.
+    """
     for name, check, optional in _domains(of.__class__):
         value = getattr(of, name)
         if value is not None or not optional:
-            check(**{name: value})
+            checked = check(**{name: value})
+            if type(checked) in _PLAIN and type(value) not in _PLAIN:
+                object.__setattr__(of, name, checked)
 
 
 @cache

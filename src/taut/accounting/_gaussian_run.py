@@ -427,6 +427,7 @@ def samplers_of(loss: PrivacyLoss) -> tuple[Sampler, ...]:
         >>> samplers_of(10 * taut.gaussian(1.0).poisson(0.1))
         (<Sampler.POISSON: 'poisson'>,)
     """
+    validate.instance(PrivacyLoss, loss=loss)
     found = {sampler for release, _ in loss.terms for sampler in _drawn(release)}
     return tuple(sampler for sampler in Sampler if sampler in found)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taut._base import validate
 from taut._base.arrays import Matrix, Vector
 from taut.matrix._encoders.encoder import Encoder
 from taut.matrix._encoders.toeplitz import Toeplitz
@@ -67,6 +68,9 @@ def errors(
         >>> round(errors(square_root(sums), sums).root_mean_square, 2)
         2.23
     """
+    validate.instance(Encoder, encoder=encoder)
+    validate.instance(Workload, workload=workload)
+    validate.instance(Participation, participation=participation)
     if encoder.steps != workload.steps:
         raise ValueError(
             f"encoder and workload must have one number of steps, got {encoder.steps} and "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taut._base import validate
 from taut._base.arrays import Matrix, Vector
 from taut.matrix._encoders.encoder import Encoder
 from taut.matrix._encoders.toeplitz import Toeplitz, ToeplitzEncoder
@@ -56,6 +57,8 @@ def sensitivity(encoder: Encoder, participation: Participation = ONCE) -> Sensit
         >>> round(once.value, 3), round(often.value / once.value, 3), often.exact
         (1.338, 3.162, True)
     """
+    validate.instance(Encoder, encoder=encoder)
+    validate.instance(Participation, participation=participation)
     if isinstance(participation, SingleParticipation):
         square, exact = float(encoder.column_norms().max()) ** 2, True
     elif isinstance(participation, FixedOrder):

@@ -188,7 +188,7 @@ class TestQuietExtremes:
         "loss",
         [
             3 * taut.laplace(1e-4).poisson(0.1),
-            2 * taut.pure(1e300),
+            2 * taut.pure(1e6),
             taut.discrete_gaussian(0.01),
             taut.gaussian(0.02),
         ],
@@ -207,6 +207,8 @@ class TestQuietExtremes:
             (lambda: taut.discrete_laplace(1e5, 10**7).epsilon(1e-5), "common unit"),
             (lambda: taut.gaussian(0.02).estimate_delta(800, "afa"), "exp"),
             (lambda: taut.pure(1.0).log_mgf(math.nan), "z must be a number"),
+            (lambda: taut.pure(1e308), "must lie between 0 and 1e\\+06, got 1e\\+308"),
+            (lambda: taut.approximate(1e155, 1e-5), "hides nothing"),
             (lambda: taut.from_profile({0.0: 0.1}, [1.0]), "keys of profile"),
         ],
     )

@@ -154,6 +154,7 @@ Masked: TypeAlias = Coordinatewise | TwiceSampled | TwiceSampledBlocks
 
 def _only_release(loss: PrivacyLoss) -> tuple[Masked, int]:
     """Return the only release of a sum with its count, or refuse."""
+    validate.instance(PrivacyLoss, loss=loss)
     if len(loss.terms) == 1:
         release, count = loss.terms[0]
         if isinstance(release, Coordinatewise | TwiceSampled | TwiceSampledBlocks):
@@ -185,4 +186,5 @@ def sampled_mean_error(rows: ArrayLike, rate: float, sigma: float = 0.0) -> floa
         raise ValueError("rate must be greater than 0: without a sample there is no estimate")
     noise = y.shape[1] * validate.non_negative(sigma=sigma) ** 2
     n = y.shape[0]
-    return float((1 - q) / (q * n**2) * np.sum(y**2) + noise / (n * q) ** 2)
+    with np.errstate(all="ignore"):  # rows that are not finite have a mean error that is none
+        return float((1 - q) / (q * n**2) * np.sum(y**2) + noise / (n * q) ** 2)

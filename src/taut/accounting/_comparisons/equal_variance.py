@@ -76,6 +76,7 @@ def compare_mixing(
         >>> round(found.epsilon, 2), round(found.variance_ratio, 1)
         (8.0, 5.3)
     """
+    validate.instance(PrivacyLoss, loss=loss)
     release, count = loss.terms[0] if len(loss.terms) == 1 else (None, 0)
     if not isinstance(release, MixedGaussian):
         raise ValueError(f"loss must be a multiple of one mixed_gaussian, got loss={loss!r}")

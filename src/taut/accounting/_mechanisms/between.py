@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from taut._base import validate
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.given import Pure
@@ -82,6 +83,7 @@ def between(
         >>> round(lower, 2), round(upper, 2)
         (3.92, 4.38)
     """
+    validate.instance(PrivacyLoss, removal=removal, addition=addition, reached=reached)
     losses = (removal, addition, reached)
     above, beyond, below = (as_one(loss.terms) or Pure(0.0) for loss in losses)
     return PrivacyLoss([(Between(above, beyond, below, name), 1)], adjacency)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from taut._base import validate
 from taut.accounting._adjacency import Adjacency
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.given import (
@@ -89,6 +90,7 @@ def to_dp_event(loss: PrivacyLoss) -> Any:
         ValueError: if a release of the sum has no counterpart; it is named.
         ImportError: if dp-accounting is not installed.
     """
+    validate.instance(PrivacyLoss, loss=loss)
     return _write_sum(loss.terms, _moved(loss.adjacency), _library())
 
 

@@ -15,6 +15,7 @@ from taut._base.arrays import Vector, numbers_in_a_row
 from taut._base.validate import BelowOne, NonNegative
 from taut.accounting._adjacency import Adjacency, Half
 from taut.accounting._loss import PrivacyLoss
+from taut.accounting._pairs.exponential import check_reach
 from taut.accounting._pairs.finite import FailingPair, binary_pair, finite_pair
 from taut.accounting._pairs.pair import Pair
 from taut.accounting._pairs.profile import Knots, convex_knots, larger_pair, pair_of_knots
@@ -44,6 +45,10 @@ class Pure(Release):
     kind = "pure"
     epsilon: NonNegative
 
+    def check_fields(self) -> None:
+        """Check that epsilon is a promise: squares of losses near 1e308 overflow."""
+        check_reach(self.epsilon, f"epsilon={self.epsilon!r}", least=0.0)
+
     def pair(self, half: Half) -> Pair:
         """Symmetric: randomized response is the worst case."""
         return binary_pair(self.epsilon)
@@ -60,6 +65,10 @@ class Approximate(Release):
     kind = "approximate"
     epsilon: NonNegative
     delta: BelowOne
+
+    def check_fields(self) -> None:
+        """Check that epsilon is a promise."""
+        check_reach(self.epsilon, f"epsilon={self.epsilon!r}", least=0.0)
 
     def pair(self, half: Half) -> Pair:
         """Symmetric: randomized response, or failure with probability delta."""

@@ -213,6 +213,7 @@ def best_of(runs: PrivacyLoss | Iterable[PrivacyLoss], trials: Trials) -> Privac
         >>> round(run.epsilon(delta=1e-6), 2), round(total.epsilon(delta=1e-6), 2)
         (2.12, 2.84)
     """
+    validate.instance(Trials, trials=trials)
     losses = [runs] if isinstance(runs, PrivacyLoss) else list(runs)
     if not losses:
         raise ValueError("runs must hold one loss at least: there is nothing to choose from")
@@ -249,6 +250,7 @@ def selection_routes(loss: PrivacyLoss, delta: float) -> dict[str, float]:
     Raises:
         ValueError: if the loss is not that of one selection.
     """
+    validate.instance(PrivacyLoss, loss=loss)
     level = validate.below_one(delta=delta)
     terms = loss.terms
     if len(terms) != 1 or terms[0][1] != 1 or not isinstance(terms[0][0], Selected):

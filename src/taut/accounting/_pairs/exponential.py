@@ -122,16 +122,17 @@ class ExponentialPair(Pair):
         return s * self.reach + np.log(math.exp(self.log_density) * slope + ends)
 
 
-def check_reach(reach: float, said: str) -> None:
+def check_reach(reach: float, said: str, *, least: float = _LEAST_REACH) -> None:
     """Refuse a largest loss that is no promise, or that doubles cannot tell from its neighbours.
 
     Args:
         reach: the largest loss.
         said: what it follows from, as the caller gave it.
+        least: smallest loss that is taken; 0 for pairs of few outcomes, which square nothing.
     """
-    if not _LEAST_REACH <= reach <= _MOST_REACH:
+    if not least <= reach <= _MOST_REACH:
         raise ValueError(
-            f"epsilon of one release must lie between {_LEAST_REACH:g} and {_MOST_REACH:g}, got "
+            f"epsilon of one release must lie between {least:g} and {_MOST_REACH:g}, got "
             f"{reach:.3g} for {said}; noise so small hides nothing, and noise so large everything"
         )
 

@@ -113,6 +113,12 @@ def sampled_gaussian(rates: ArrayLike, sigmas: ArrayLike, largest_order: int) ->
         raise ValueError(f"rates must be probabilities in [0, 1], got rates={rates!r}")
     if not ((sigma > 0) & np.isfinite(sigma)).all():
         raise ValueError(f"sigmas must be finite and greater than 0, got sigmas={sigmas!r}")
+    try:
+        np.broadcast_shapes(q.shape, sigma.shape)
+    except ValueError:
+        raise ValueError(
+            f"rates and sigmas must broadcast, got shapes {q.shape} and {sigma.shape}"
+        ) from None
     a = np.arange(n + 1)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         base = np.where(a > 1, a * (a - 1.0) / 2 / sigma[..., None] / sigma[..., None], 0.0)

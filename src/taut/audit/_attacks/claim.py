@@ -34,6 +34,7 @@ class Claim:
     """
 
     def __init__(self, loss: PrivacyLoss, delta: float) -> None:
+        validate.instance(PrivacyLoss, loss=loss)
         if loss.adjacency in _ONE_SIDED:
             raise UnsoundConfiguration(
                 f"claimed must bound both orders of the neighbours, got adjacency="

@@ -51,6 +51,7 @@ def audit_mechanism(
         >>> result.passed, result.epsilon_lower > 0.95 * result.claimed_epsilon
         (True, True)
     """
+    validate.instance(MechanismGame, game=game)
     claim = Claim(game.claimed, delta)
     count = validate.positive_integer(trials=trials)
     if count < 1_000:

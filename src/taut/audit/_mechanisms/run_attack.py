@@ -155,6 +155,7 @@ def simulated_epsilon(
     and bounded exactly (Clopper and Pearson 1934). They fall as epsilon grows: the largest epsilon
     whose bound exceeds `delta` is proven, in each order of the neighbours at half of the level.
     """
+    validate.instance(MechanismGame, game=game)
     small = validate.below_one(delta=delta)
     count = validate.positive_integer(trials=trials)
     level = validate.probability(confidence=confidence)

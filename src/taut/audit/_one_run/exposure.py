@@ -106,6 +106,7 @@ class Exposure:
             >>> round(Exposure([300], 10_000).most_found(loss), 4)
             0.0033
         """
+        validate.instance(PrivacyLoss, loss=loss)
         if loss.adjacency in _ONE_WAY:
             raise UnsoundConfiguration(
                 f"loss is for the relation {loss.adjacency.value!r}, one direction alone; give one "

@@ -64,6 +64,8 @@ def amplified_loss(
         >>> round(loss.epsilon(delta=1e-6), 2)
         3.46
     """
+    validate.instance(Encoder, encoder=encoder)
+    validate.instance(SecretSampler, sampler=sampler)
     noise = validate.positive(sigma=sigma)
     target = validate.below_one(delta=validate.positive(delta=delta))
     relation = _checked(Adjacency(adjacency), sampler)

@@ -44,6 +44,8 @@ def unamplified_loss(
         >>> round(loss.epsilon(delta=1e-6), 2)
         0.95
     """
+    validate.instance(Encoder, encoder=encoder)
+    validate.instance(Participation, participation=participation)
     noise = validate.positive(sigma=sigma)
     relation = Adjacency(adjacency)
     exchange = relation is Adjacency.REPLACE

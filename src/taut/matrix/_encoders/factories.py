@@ -37,6 +37,7 @@ def square_root(workload: Workload, bands: int | None = None) -> ToeplitzEncoder
         >>> square_root(Workload(100), bands=3).bands
         (1.0, 0.5, 0.375)
     """
+    validate.instance(Workload, workload=workload)
     return ToeplitzEncoder(
         workload.steps, workload.root_coefficients()[: _bands(workload, bands)].tolist()
     )
@@ -58,6 +59,7 @@ def inverse_square_root(workload: Workload, bands: int) -> InverseToeplitzEncode
         >>> inverse_square_root(Workload(100), bands=3).bands
         (1.0, -0.5, -0.125)
     """
+    validate.instance(Workload, workload=workload)
     kept = workload.root_coefficients(inverse=True)[: _bands(workload, bands)]
     return InverseToeplitzEncoder(workload.steps, kept.tolist())
 

@@ -60,6 +60,7 @@ def optimal_dense(workload: Workload) -> DenseOptimum:
         >>> round(best.root_mean_square, 4), round(best.lower_bound, 4)
         (2.0999, 2.0999)
     """
+    validate.instance(Workload, workload=workload)
     answers = workload.matrix()
     steps = workload.steps
     logs = np.log(np.linalg.norm(answers, axis=0))  # of the multipliers v
@@ -139,6 +140,7 @@ def banded(workload: Workload, bands: int) -> BandedEncoder:
         >>> errors(free, sums).root_mean_square < errors(toeplitz, sums).root_mean_square
         True
     """
+    validate.instance(Workload, workload=workload)
     refuse_dense(workload.steps)
     steps = workload.steps
     count = min(validate.positive_integer(bands=bands), steps)

@@ -47,6 +47,8 @@ def banded_toeplitz(
         >>> errors(best, sums).root_mean_square < errors(root, sums).root_mean_square
         True
     """
+    validate.instance(Workload, workload=workload)
+    validate.instance(Participation, participation=participation)
     count = min(_few_bands(bands), workload.steps)
     value = _of_bands(ToeplitzObjective(workload, participation, goal), workload.steps)
     best = minimised(value, workload.root_coefficients()[1:count])
@@ -78,6 +80,8 @@ def banded_inverse(
         >>> errors(best, sums).root_mean_square < errors(root, sums).root_mean_square
         True
     """
+    validate.instance(Workload, workload=workload)
+    validate.instance(Participation, participation=participation)
     count = min(_few_bands(bands), workload.steps)
     objective = ToeplitzObjective(workload, participation, goal)
     value = _of_bands(objective, workload.steps, inverse=True)
@@ -136,6 +140,8 @@ def buffered(
         >>> round(errors(buffered(sums, buffers=2), sums).root_mean_square, 2)
         3.08
     """
+    validate.instance(Workload, workload=workload)
+    validate.instance(Participation, participation=participation)
     count = validate.positive_integer(buffers=buffers)
     if count > _MOST_BUFFERS:
         raise ValueError(f"buffers must be at most {_MOST_BUFFERS}, got buffers={buffers!r}")

@@ -10,6 +10,7 @@ from typing import NoReturn, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from taut._base import validate
 from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency
 from taut.errors import UnsoundConfiguration
@@ -143,6 +144,7 @@ class CentredRanges(Box):
     ranges: Ranges = field(init=False)
 
     def __init__(self, ranges: Ranges) -> None:
+        validate.instance(Ranges, ranges=ranges)
         if ranges.adjacency is Adjacency.REPLACE:
             raise UnsoundConfiguration(
                 "ranges are for replace-one, where the number of records is public and centring "

@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from taut._base import validate
 from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency
 from taut.errors import UnsoundConfiguration
@@ -161,9 +162,10 @@ class SensitivitySet(ABC):
 
     def contains(self, vector: ArrayLike, tolerance: float = _GAUGE_ERROR) -> bool:
         """Say whether a vector lies in the set, scaled by 1 + tolerance."""
+        above = validate.non_negative(tolerance=tolerance)
         (row,) = as_table(np.atleast_1d(real_numbers(vector, "vector")), self.dimension, "raise")
         with np.errstate(all="ignore"):
-            return bool(self.gauges(row[None, :])[0] <= 1 + tolerance)
+            return bool(self.gauges(row[None, :])[0] <= 1 + above)
 
     def clip(self, rows: ArrayLike | NamedTable, non_finite: str = "zero") -> Matrix:
         """Bring every row into the set, and check the result in the type that is returned.

@@ -63,7 +63,7 @@ def low_rank_project(rows: ArrayLike, basis: ArrayLike) -> Matrix:
     **Guarantee**: the l2 norm does not grow, other norms may: clip after, or project the release,
     which is post-processing.
     """
-    columns = orthonormal(basis, int(np.shape(basis)[0]))
+    columns = orthonormal(basis, len(np.atleast_1d(basis)))
     return as_table(rows, len(columns)) @ columns @ columns.T
 
 
