@@ -6,25 +6,50 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from taut.estimators._regression.method import Maker, Method
+from taut.estimators._regression.methods.adassp import adassp
+from taut.estimators._regression.methods.boosted import boosted_adassp
+from taut.estimators._regression.methods.output_perturbation import output_perturbation
+from taut.estimators._regression.methods.refined import posterior_mean, refined
 from taut.estimators._regression.methods.ssp import ssp
 from taut.estimators._regression.methods.zero_predictor import zero_predictor
 from taut.estimators._regression.problem import Setting
 
 __all__ = ["METHODS", "choose"]
 
-METHODS: Mapping[str, Maker] = MappingProxyType({"ssp": ssp, "zero": zero_predictor})
+_MANY_COLUMNS = 1000  # beyond them a belief, of which there are several, takes minutes to update
+
+METHODS: Mapping[str, Maker] = MappingProxyType(
+    {
+        "refined": refined,
+        "posterior_mean": posterior_mean,
+        "ssp": ssp,
+        "adassp": adassp,
+        "boosted_adassp": boosted_adassp,
+        "output_perturbation": output_perturbation,
+        "zero": zero_predictor,
+    }
+)
 """What makes a method, by the name that people give."""
-_AUTO = "ssp"
 
 
-def choose(name: str, setting: Setting, epsilon: float, delta: float) -> tuple[str, Method]:
-    """Return the name of a method, and the method for a setting and a budget.
+def choose(name: str, setting: Setting, epsilon: float, delta: float) -> tuple[str, Method, str]:
+    """Return the name of a method, the method for a setting and a budget, and why it is this one.
 
     Raises:
         ValueError: if there is no method of that name.
     """
-    chosen = _AUTO if name == "auto" else name
-    if chosen not in METHODS:
+    if name == "auto":
+        chosen, why = _best(setting)
+        return chosen, METHODS[chosen](setting, epsilon, delta), why
+    if name not in METHODS:
         names = ", ".join(map(repr, ("auto", *METHODS)))
         raise ValueError(f"method must be one of {names}, got method={name!r}")
-    return chosen, METHODS[chosen](setting, epsilon, delta)
+    return name, METHODS[name](setting, epsilon, delta), "asked for"
+
+
+def _best(setting: Setting) -> tuple[str, str]:
+    """Return the method that docs/results.md finds best, by public facts."""
+    if setting.columns > _MANY_COLUMNS:
+        why = f"beliefs about more than {_MANY_COLUMNS} coefficients take too long"
+        return "adassp", why
+    return "refined", "least error on real data at all budgets that were tried"

@@ -59,10 +59,10 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
         table, targets = features_and_targets(self, X, y, numeric=True)
         made = self._units(table.shape[1])
         setting = self._setting(made, len(table))
-        name, method = choose(self.method, setting, epsilon, delta)
+        name, method, why = choose(self.method, setting, epsilon, delta)
         self._begin(method.loss)
         found = method.fit(Problem(setting, lambda: made.blocks(table, targets)), self.generator)
-        return self._settle(name, found, made)
+        return self._settle(name, why, found, made)
 
     def predict(self, X: Any) -> Vector:
         """Return the values of the model, one per row.
@@ -98,9 +98,9 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
             made.penalties(self._alpha()) if self._alpha() else (),
         )
 
-    def _settle(self, name: str, found: Fit, made: Units) -> Self:
+    def _settle(self, name: str, why: str, found: Fit, made: Units) -> Self:
         self.coef_, self.intercept_ = made.coefficients(found.coefficients)
-        self.method_, self.why_ = name, found.why
+        self.method_, self.why_ = name, f"{why}: {found.why}"
         return self
 
     def _more_tags(self) -> dict[str, Any]:  # scikit-learn before 1.6

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 from taut._base.arrays import Vector
 from taut.accounting import PrivacyLoss
-from taut.estimators._regression.moments import NoisyMoments
+from taut.estimators._regression.moments import Measurement, NoisyMoments
 from taut.estimators._regression.problem import Problem, Setting
 from taut.noise import RandomSource
 
@@ -29,11 +29,13 @@ class Fit:
             one, in the units of the problem.
         why: a sentence on what was chosen, by public facts and released numbers.
         moments: released moments, from which intervals follow; None if there are none.
+        measurements: all that was released of targets and residuals beside them.
     """
 
     coefficients: Vector
     why: str
     moments: NoisyMoments | None = field(default=None, repr=False)
+    measurements: tuple[Measurement, ...] = field(default=(), repr=False)
 
 
 class Method(Protocol):

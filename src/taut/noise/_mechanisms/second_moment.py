@@ -231,6 +231,7 @@ def gaussian_moments(
     epsilon: float,
     delta: float,
     shares: ArrayLike | None = None,
+    portion: float = 1.0,
     adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
 ) -> GaussianMoments:
     """Return second moments with the noise that keeps a promise.
@@ -242,9 +243,12 @@ def gaussian_moments(
         delta: probability delta of the promise.
         shares: shares of the budget mu² for pairs of groups, a symmetric table of which the upper
             triangle counts; zero for pairs that are not released. By default all are equal.
+        portion: portion of the budget mu² that is spent here. Gaussian releases made for one
+            promise, each after having seen the others, keep it if portions sum to 1.
         adjacency: neighbouring relation.
 
-    **Guarantee**: the mechanism is (epsilon, delta)-DP under ``adjacency``.
+    **Guarantee**: the mechanism is (epsilon, delta)-DP under ``adjacency``; portions add up by the
+    composition of Gaussian privacy (Dong, Roth and Su 2022, Corollary 3.3).
 
     Raises:
         InfeasibleBudget: if no noise within floating point keeps the promise.
@@ -265,7 +269,7 @@ def gaussian_moments(
             f"no Gaussian noise within floating point keeps epsilon={epsilon!r} at "
             f"delta={delta!r}; raise either"
         )
-    parts = weights / np.triu(weights).sum()
+    parts = weights / np.triu(weights).sum() * _portion(portion)
     reach = math.sqrt(_replaced(np.sqrt(parts))) if relation is Adjacency.REPLACE else 1.0
     scales = np.zeros((groups, groups))
     for g, h in zip(*np.nonzero(parts), strict=True):
@@ -285,6 +289,14 @@ def _replaced(ratios: Matrix) -> float:
     least = np.linalg.eigvalsh(form)[0] - len(form) * 2.0**-50 * np.linalg.norm(form)
     between = float(np.triu(shares, 1).sum())
     return 2 + 2 * min(max(0.0, -len(form) * float(least)), between)
+
+
+def _portion(portion: float) -> float:
+    """Return the portion, checked."""
+    number = validate.positive(portion=portion)
+    if number > 1:
+        raise ValueError(f"portion must be at most 1, got portion={portion!r}")
+    return number
 
 
 def _groups(

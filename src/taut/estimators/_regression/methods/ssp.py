@@ -24,8 +24,9 @@ class SufficientStatistics:
         setting: what is public about the regression.
         moments: how moments are released.
 
-    Vu and Slavkovic (2009). Nothing keeps the noisy matrix from being singular nearly, so that
-    coefficients can be far out where noise is as large as the smallest eigenvalue.
+    Sufficient statistics perturbation, whose history Wang (2018) tells. Nothing keeps the noisy
+    matrix from being nearly singular, so that coefficients can be far out where noise is as large
+    as the smallest eigenvalue.
 
     **Guarantee**: `loss`; what follows the release is a function of it.
     """
@@ -42,7 +43,12 @@ class SufficientStatistics:
         """Return coefficients; see `Method.fit`."""
         released = self.moments.release(problem, generator)
         coefficients = solution(released, penalty_of(self.setting))
-        return Fit(coefficients, "the normal equations of noisy moments, as they are", released)
+        return Fit(
+            coefficients,
+            "the normal equations of noisy moments, as they are",
+            released,
+            (released.measurement,),
+        )
 
 
 def ssp(setting: Setting, epsilon: float, delta: float) -> SufficientStatistics:
