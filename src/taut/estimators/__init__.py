@@ -4,13 +4,18 @@ from taut._base import surface
 from taut.estimators._columns.naive_bayes import PrivateGaussianNB
 from taut.estimators._columns.scaler import PrivateStandardScaler
 from taut.estimators._components.pca import PrivatePCA
+from taut.estimators._descent.elastic_net import PrivateElasticNet, PrivateLasso
+from taut.estimators._descent.sparse_logistic import PrivateSparseLogisticRegression
 from taut.estimators._regression.estimator import PrivateLinearRegression, PrivateRidge
 
 __all__ = [
+    "PrivateElasticNet",
     "PrivateGaussianNB",
+    "PrivateLasso",
     "PrivateLinearRegression",
     "PrivatePCA",
     "PrivateRidge",
+    "PrivateSparseLogisticRegression",
     "PrivateStandardScaler",
 ]
 

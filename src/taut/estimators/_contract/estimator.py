@@ -53,7 +53,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def _more_tags(self) -> dict[str, bool]:
         """Say the same to scikit-learn before 1.6."""
-        return {"allow_nan": True, "non_deterministic": True}
+        return {"allow_nan": True, "non_deterministic": True, "poor_score": True}
 
     def _budget(self) -> tuple[float, float]:
         """Return epsilon and delta, checked."""

@@ -1,0 +1,1 @@
+"""Linear models fitted one coefficient at a time, each step a sum of numbers with noise."""
