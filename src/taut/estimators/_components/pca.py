@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector, real_numbers
-from taut.accounting import Adjacency
+from taut.accounting import Adjacency, PrivacyLoss
+from taut.estimators._components.eigengap import eigengap_release
 from taut.estimators._components.entrywise import entrywise_moments
 from taut.estimators._components.moments import MomentsRelease, joint_moments
 from taut.estimators._components.spectrum import Spectrum, leading
@@ -21,7 +23,8 @@ from taut.noise import RandomSource
 
 __all__ = ["PrivatePCA"]
 
-_NOISES = ("symmetric", "entrywise")
+_NOISES = ("symmetric", "entrywise", "eigengap")
+_LEAST_TOTAL = 1e-300  # of variances: a quotient of zeros is zero
 
 
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
@@ -35,7 +38,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
             beside the second moments; a vector: a public mean; None: the origin.
         noise: ``"symmetric"``, the default: Gaussian noise on the second moments, smaller beside
             the diagonal. ``"entrywise"``: products of entries are clipped, with noise to match
-            (Muthukrishnan and Kalyani 2025), for comparison; it needs a public mean or none.
+            (Muthukrishnan and Kalyani 2025), for comparison. ``"eigengap"``: the gap behind the
+            last component is released first, and where it is large, noise that fits it is added
+            to the subspace. Both need a public mean or none, and add/remove.
         epsilon: epsilon of the promise.
         delta: probability delta of the promise.
         adjacency: ``"add_remove"`` or, where the number of records is public, ``"replace"``.
@@ -46,13 +51,15 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         components_: unit vectors, one per row, the one of largest variance first.
         explained_variance_: variance along each, from the noisy moments, which raise it: noise has
             a largest eigenvalue of its own.
-        explained_variance_ratio_: the same over the sum of all variances.
+        explained_variance_ratio_: the same over the sum of all variances; not for ``"eigengap"``,
+            which does not release that.
         mean_: what is subtracted by `transform`.
         n_components_: number of components.
         loss_: privacy loss of the fit.
         promise_: what may be published about it.
 
-    **Guarantee**: `loss_`, that of one Gaussian release of all that the fit uses. One row with
+    **Guarantee**: `loss_`, that of one Gaussian release of all that the fit uses; (epsilon, delta)
+    for ``"eigengap"``, which holds at that point alone. One row with
     |x| <= r moves the sum of x xᵀ by at most r² in Frobenius norm. Noise of deviation s on the
     diagonal and s / √2 beside it weighs changes in that norm, so that mu = r² / s
     (docs/theory/principal-components.md). Rows with NaN or infinity count as zero.
@@ -107,11 +114,11 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         columns = table.shape[1]
         kept = self._kept(columns)
         origin = self._origin(columns)
-        moments = self._moments(columns)
-        self._begin(moments.loss)
+        release = self._release(columns, kept, len(table))
+        self._begin(release.loss)
         with np.errstate(all="ignore"):  # no record may be told by a warning
-            found = moments.release(table - origin, self.generator)
-        self._note(leading(found.covariance, origin + found.mean, kept))
+            found = release.release(table - origin, self.generator)
+        self._note(found, origin)
         return self
 
     def transform(self, X: Any) -> Matrix:
@@ -139,13 +146,17 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _note(self, found: Spectrum) -> None:
+    def _note(self, found: Spectrum, origin: Vector) -> None:
         self.components_: Matrix = found.components
         self.explained_variance_: Vector = found.variances
-        share = found.variances / found.total if found.total > 0 else np.zeros(len(found.variances))
-        self.explained_variance_ratio_: Vector = share
-        self.mean_: Vector = found.mean
+        self.mean_: Vector = origin + found.mean
         self.n_components_ = len(found.components)
+        if hasattr(self, "explained_variance_ratio_"):  # of an earlier fit
+            del self.explained_variance_ratio_
+        if found.total is not None:
+            self.explained_variance_ratio_: Vector = found.variances / max(
+                found.total, _LEAST_TOTAL
+            )
 
     def _kept(self, columns: int) -> int:
         if self.n_components is None:
@@ -175,7 +186,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     def _has_private_mean(self) -> bool:
         return isinstance(self.mean, str) and self.mean == "private"
 
-    def _moments(self, columns: int) -> MomentsRelease:
+    def _release(self, columns: int, kept: int, records: int) -> _Release:
         """Return the mechanism, from public arguments alone."""
         epsilon, delta = self._budget()
         relation = self._relation(Adjacency.ADD_REMOVE, Adjacency.REPLACE)
@@ -185,8 +196,10 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
                 "taken from the data"
             )
         row_norm = validate.positive(row_norm=self.row_norm)
+        if self.noise not in _NOISES:
+            raise ValueError(f"noise must be one of {', '.join(_NOISES)}, got noise={self.noise!r}")
         if self.noise == "symmetric":
-            return joint_moments(
+            joint = joint_moments(
                 columns,
                 row_norm,
                 with_mean=self._has_private_mean,
@@ -194,11 +207,41 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
                 delta=delta,
                 adjacency=relation,
             )
-        if self.noise != "entrywise":
-            raise ValueError(f"noise must be one of {', '.join(_NOISES)}, got noise={self.noise!r}")
+            return _FromMoments(joint, kept)
         if self._has_private_mean:
             raise ValueError(
-                "mean must be a public vector or None for noise='entrywise', got mean='private'"
+                f"mean must be a public vector or None for noise={self.noise!r}, got mean='private'"
             )
         self._relation(Adjacency.ADD_REMOVE)
-        return entrywise_moments(columns, row_norm, epsilon=epsilon, delta=delta)
+        if self.noise == "eigengap":
+            return eigengap_release(
+                columns, kept, row_norm, records=records, epsilon=epsilon, delta=delta
+            )
+        return _FromMoments(
+            entrywise_moments(columns, row_norm, epsilon=epsilon, delta=delta), kept
+        )
+
+
+class _Release(Protocol):
+    """What releases the components of rows."""
+
+    @property
+    def loss(self) -> PrivacyLoss: ...
+
+    def release(self, rows: Matrix, source: RandomSource | None) -> Spectrum: ...
+
+
+@dataclass(frozen=True)
+class _FromMoments:
+    """The leading directions of a covariance that is released as a whole."""
+
+    moments: MomentsRelease
+    kept: int
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        return self.moments.loss
+
+    def release(self, rows: Matrix, source: RandomSource | None) -> Spectrum:
+        found = self.moments.release(rows, source)
+        return leading(found.covariance, found.mean, self.kept)

@@ -8,7 +8,7 @@ import numpy as np
 
 from taut._base.arrays import Matrix, Vector
 
-__all__ = ["Spectrum", "leading"]
+__all__ = ["Spectrum", "leading", "with_signs"]
 
 
 @dataclass(frozen=True)
@@ -18,13 +18,13 @@ class Spectrum:
     Attributes:
         components: unit vectors, one per row, the one of largest variance first.
         variances: variance along each, at least zero.
-        total: sum of all variances, at least that of the components.
+        total: sum of all variances, at least that of the components; None if it is not known.
         mean: centre of the data.
     """
 
     components: Matrix
     variances: Vector
-    total: float
+    total: float | None
     mean: Vector
 
 
