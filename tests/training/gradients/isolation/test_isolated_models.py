@@ -22,7 +22,9 @@ from taut.training._gradients.isolation.company import (
     half_of,
     is_other,
 )
+from taut.training._gradients.isolation.draws import ConstantDraws
 from taut.training._gradients.isolation.sketch import Sketch, Sketching
+from taut.training._gradients.layers.records import Rows
 from taut.training._gradients.tape import Tape
 from taut.training.extend import PrivateGradient
 
@@ -249,6 +251,17 @@ SOUND = {
 @pytest.mark.parametrize("name", SOUND)
 def test_models_that_keep_examples_apart_are_not_refused(name):
     released(SOUND[name], neighbours(1.0)[1])
+
+
+def test_sketches_see_gradients_that_sum_to_zero_whatever_a_model_draws():
+    last = nn.Linear(FEATURES, CLASSES)
+    rows = torch.tensor([[1.0, -1.0, 0.0], [0.5, 0.25, -0.75]])
+    with ConstantDraws():
+        values = Sketch.of({last.bias: Rows(last.bias, rows)}, [last.bias]).values[last.bias]
+    assert (values.norm(dim=1) > 0.1).all()
+    assert torch.equal(
+        values, Sketch.of({last.bias: Rows(last.bias, rows)}, [last.bias]).values[last.bias]
+    )
 
 
 @pytest.mark.parametrize("name", ["linear", "group norm", "layer norm", "experts", "own scale"])

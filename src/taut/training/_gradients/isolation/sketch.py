@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -142,12 +143,12 @@ def _rows(values: Mapping[Tensor, Tensor], parameter: Tensor, places: Tensor) ->
 
 
 def _vectors(index: int, parameter: Tensor) -> tuple[Tensor, Tensor]:
-    bits = torch.Generator().manual_seed(_SEED + index)
+    # From NumPy, as torch draws the same number again and again within `ConstantDraws`: such a
+    # vector is orthogonal to gradients of a softmax, whose entries sum to zero.
+    bits = np.random.default_rng(_SEED + index)
     first = parameter.shape[0] if parameter.dim() else 1
     rest = parameter.numel() // max(first, 1)
-    left, right = (
-        torch.randn(n, _NUMBERS, generator=bits, dtype=torch.float64) for n in (first, rest)
-    )
+    left, right = (torch.from_numpy(bits.standard_normal((n, _NUMBERS))) for n in (first, rest))
     if parameter.dim() < 2:
         right = torch.ones_like(right)
     return left, right
