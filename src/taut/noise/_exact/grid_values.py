@@ -7,7 +7,7 @@ integers, and integers are summed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from taut._base.arrays import Matrix, Vector
 from taut.noise._exact_sums import FixedPoint
 
-__all__ = ["MOST_STEPS", "GridValue", "Integers", "exact_sum", "exact_value", "in_steps"]
+__all__ = [
+    "MOST_STEPS",
+    "GridValue",
+    "Integers",
+    "exact_integers",
+    "exact_sum",
+    "exact_value",
+    "in_steps",
+]
 
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -61,6 +69,22 @@ def in_steps(value: FixedPoint, exponents: NDArray[np.intc]) -> GridValue:
 
     def exact(i: int) -> Fraction:
         return _cut(value.fraction(i) * _power(-int(exponents[i])))
+
+    return GridValue(whole, rest, exact)
+
+
+def exact_integers(
+    units: Sequence[int], unit_exponents: Sequence[int], exponents: NDArray[np.intc]
+) -> GridValue:
+    """Return integers in units of powers of two, in steps of 2^exponents, cut at `MOST_STEPS`."""
+    whole = np.empty(len(units), dtype=np.int64)
+    rest = np.empty(len(units))
+    shifts = [int(own) - step for own, step in zip(unit_exponents, exponents.tolist(), strict=True)]
+    for i, (integer, shift) in enumerate(zip(units, shifts, strict=True)):
+        whole[i], rest[i] = _nearest_step(int(integer), shift)
+
+    def exact(i: int) -> Fraction:
+        return _cut(int(units[i]) * _power(shifts[i]))
 
     return GridValue(whole, rest, exact)
 

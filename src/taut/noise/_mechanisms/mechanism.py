@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import overload
 
 import numpy as np
@@ -12,7 +15,9 @@ from numpy.typing import ArrayLike
 
 from taut._base.arrays import Vector, real_numbers
 from taut.accounting import PrivacyLoss
-from taut.noise._exact.release import GridRelease
+from taut.errors import UnsoundConfiguration
+from taut.noise._exact.grid_values import exact_integers
+from taut.noise._exact.release import ExactRelease, GridRelease
 from taut.noise._exact_sums import column_sums
 from taut.noise._random.sources import RandomSource, default_generator
 from taut.noise._sets.named_tables import NamedTable, arranged, by_name
@@ -20,6 +25,8 @@ from taut.noise._sets.sets import SensitivitySet
 from taut.noise.recording import Release, released
 
 __all__ = ["Certificate", "NoiseMechanism"]
+
+_FAR = Fraction(2) ** 1000  # what a replay sees of values beyond doubles
 
 
 @dataclass(frozen=True)
@@ -182,6 +189,55 @@ class NoiseMechanism(ABC):
 
         return released(draw, lambda: self._described(column_sums(clipped).doubles()), source)
 
+    def release_integers(
+        self,
+        integers: Sequence[int],
+        units: ArrayLike,
+        generator: RandomSource | None = None,
+    ) -> Vector:
+        """Release a vector that is known exactly, as integers of units: sums of any engine.
+
+        Args:
+            integers: one integer of any size per coordinate; their neighbouring values must differ
+                by a member of the set once they are multiplied by the units.
+            units: what an integer of one stands for in every coordinate, powers of two.
+            generator: where the noise comes from, as for `release`.
+
+        **Guarantee**: that of `release`, without a rounding of the value.
+
+        Raises:
+            UnsoundConfiguration: for noise along a basis, which needs products with it.
+            ValueError: if there are not as many as coordinates, or a unit is no power of two.
+
+        Example:
+            >>> from taut.noise import Box, optimal_laplace
+            >>> noise = optimal_laplace(Box([0.5]), epsilon=1.0)
+            >>> noise.release_integers([2**70 + 1], [2.0**-40]).shape
+            (1,)
+        """
+        exact = self._rounded
+        if not isinstance(exact, ExactRelease):
+            raise UnsoundConfiguration(
+                "integers are released along coordinates, and this noise has a basis; use release"
+            )
+        exponents = _exponents_of(units, self.sensitivity.dimension)
+        given = [operator.index(integer) for integer in integers]
+        if len(given) != len(exponents):
+            raise ValueError(
+                f"integers must be as many as coordinates, {len(exponents)}, got {len(given)}"
+            )
+        source = default_generator() if generator is None else generator
+
+        def draw() -> Vector:
+            with np.errstate(all="ignore"):  # no value may be told by a warning
+                return exact.on_grid(exact_integers(given, exponents, exact.exponents), source)
+
+        def described() -> Release:
+            doubles = [_double(*pair) for pair in zip(given, exponents, strict=True)]
+            return self._described(np.array(doubles))
+
+        return released(draw, described, source)
+
     def _described(self, value: Vector, public: Vector | None = None) -> Release:
         """Return what a replay is told of a release."""
         errors = self.coordinate_errors(1.0)
@@ -219,3 +275,21 @@ class NoiseMechanism(ABC):
                 "release_sum does"
             )
         return vector
+
+
+def _exponents_of(units: ArrayLike, dimension: int) -> list[int]:
+    """Return the binary logarithms of units."""
+    given = real_numbers(units, "units")
+    if given.shape != (dimension,):
+        raise ValueError(f"units must be {dimension} numbers, got shape {given.shape}")
+    halves, exponents = np.frexp(given)
+    if not (halves == 0.5).all():
+        wrong = float(given[np.argmin(halves == 0.5)])
+        raise ValueError(f"units must be powers of two, got {wrong!r}")
+    return [int(exponent) - 1 for exponent in exponents]
+
+
+def _double(integer: int, exponent: int) -> float:
+    """Return an integer times a power of two, for what looks at it in doubles."""
+    value = Fraction(integer) * Fraction(2) ** exponent
+    return float(max(min(value, _FAR), -_FAR))
