@@ -13,6 +13,7 @@ from taut.accounting._budgets.allowance import budget_for, gaussian_mu
 from taut.accounting._budgets.calibrate import Calibration, calibrate
 from taut.accounting._budgets.filters import PrivacyFilter, PrivacyOdometer, Remaining
 from taut.accounting._budgets.individual import IndividualFilter
+from taut.accounting._budgets.ledger import Ledger, charge
 from taut.accounting._budgets.promise import Promise
 from taut.accounting._comparisons.equal_compute import (
     EqualComputePlan,
@@ -83,6 +84,7 @@ __all__ = [
     "GaussianRun",
     "Half",
     "IndividualFilter",
+    "Ledger",
     "Mask",
     "MixingComparison",
     "PrivacyFilter",
@@ -100,6 +102,7 @@ __all__ = [
     "between",
     "budget_for",
     "calibrate",
+    "charge",
     "compare_mixing",
     "compare_samplers",
     "coordinatewise",

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from sklearn.base import BaseEstimator
 
 from taut._base import validate
-from taut.accounting import Adjacency, PrivacyLoss, Promise
+from taut.accounting import Adjacency, Ledger, PrivacyLoss, Promise, charge
 from taut.errors import AdjacencyMismatch
 from taut.noise import RandomSource
 
 __all__ = ["Ledger", "PrivateEstimator"]
-
-
-@runtime_checkable
-class Ledger(Protocol):
-    """Whatever takes losses: a `PrivacyFilter` refuses those beyond its budget."""
-
-    def spend(self, loss: PrivacyLoss) -> None:
-        """Take a loss, before anything is released, or raise."""
-        ...
 
 
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no annotations
@@ -77,13 +68,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         Raises:
             BudgetExceeded: if the ledger refuses.
         """
-        if self.ledger is not None:
-            if not isinstance(self.ledger, Ledger):
-                raise validate.WrongType(
-                    f"ledger must have a method spend(loss), as PrivacyFilter has, "
-                    f"got {type(self.ledger).__name__}"
-                )
-            self.ledger.spend(loss)
+        charge(self.ledger, loss)
         self.loss_ = loss
         secure = self.generator is None or self.generator.secure
         self.promise_ = Promise(loss, validate.below_one(delta=self.delta), is_secure=secure)
