@@ -1,10 +1,39 @@
 """Statistics of tables: counts, sums, means, histograms, quantiles, with noise for one record."""
 
 from taut._base import surface
+from taut.statistics._releases.descriptions import (
+    CellCounts,
+    Count,
+    Covariance,
+    Mean,
+    Quantiles,
+    Statistic,
+    Total,
+    Variance,
+)
+from taut.statistics._releases.estimates import Estimate, Interval, Released
+from taut.statistics._releases.release import release
 from taut.statistics._tables.cells import Categories, Intervals
 from taut.statistics._tables.clipped_column import ClippedColumn
 from taut.statistics._tables.table import Table
 
-__all__ = ["Categories", "ClippedColumn", "Intervals", "Table"]
+__all__ = [
+    "Categories",
+    "CellCounts",
+    "ClippedColumn",
+    "Count",
+    "Covariance",
+    "Estimate",
+    "Interval",
+    "Intervals",
+    "Mean",
+    "Quantiles",
+    "Released",
+    "Statistic",
+    "Table",
+    "Total",
+    "Variance",
+    "release",
+]
 
 surface.claim(globals())

@@ -1,0 +1,1 @@
+"""Statistics as values, the noise that they need together, and what is released of them."""

@@ -1,0 +1,166 @@
+"""From what was released to statistics and their errors: no data are looked at here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from taut._base.arrays import Vector
+from taut.accounting import Promise
+from taut.noise import NoiseMechanism
+from taut.statistics._mechanisms.quantile_tree import QuantileTree
+from taut.statistics._mechanisms.tails import deviations_within
+from taut.statistics._releases.coordinates import Coordinate, Moments
+from taut.statistics._releases.descriptions import (
+    CellCounts,
+    LinearStatistic,
+    Quantiles,
+)
+from taut.statistics._releases.estimates import Estimate, Interval
+
+__all__ = ["NoisySums", "counts_estimate", "linear_estimate", "quantiles_estimate"]
+
+
+@dataclass(frozen=True)
+class NoisySums:
+    """Sums as they were released, and the noise in them.
+
+    Attributes:
+        coordinates: what was released.
+        values: its values.
+        deviations: standard deviations of the noise in them.
+        records: the number of records, where it is public; otherwise a coordinate.
+        mechanism: where the noise came from.
+    """
+
+    coordinates: tuple[Coordinate, ...]
+    values: Vector
+    deviations: Vector
+    records: int | None
+    mechanism: NoiseMechanism
+
+    def moments(self, values: Vector) -> Moments:
+        """Return values of the coordinates in the form that statistics take."""
+        sums = dict(zip(self.coordinates, values.tolist(), strict=True))
+        records = sums[Coordinate()] if self.records is None else self.records
+        return Moments(float(records), sums)
+
+
+def linear_estimate(statistic: LinearStatistic, sums: NoisySums, promise: Promise) -> Estimate:
+    """Return a statistic of noisy sums, with its error to first order.
+
+    The slope along every sum is that of the secant over one standard deviation on either side.
+    """
+    value = statistic.of(sums.moments(sums.values))
+    wanted = {coordinate for coordinate, _ in statistic.terms()}
+    variance = np.zeros(value.shape)
+    for i, coordinate in enumerate(sums.coordinates):
+        if coordinate in wanted:
+            step = np.zeros(sums.values.size)
+            step[i] = sums.deviations[i]
+            ends = [statistic.of(sums.moments(sums.values + sign * step)) for sign in (1, -1)]
+            variance += ((ends[0] - ends[1]) / 2) ** 2
+    return _with_noise(statistic, value, np.sqrt(variance), sums.mechanism, promise)
+
+
+def counts_estimate(
+    statistic: CellCounts,
+    values: Vector,
+    deviations: Vector,
+    mechanism: NoiseMechanism,
+    promise: Promise,
+) -> Estimate:
+    """Return the counts of cells."""
+    shape = statistic.shape
+    table = values.reshape(shape)
+    return _with_noise(statistic, table, deviations.reshape(shape), mechanism, promise)
+
+
+def quantiles_estimate(
+    statistic: Quantiles,
+    places: Sequence[int],
+    tree: QuantileTree,
+    records: float | None,
+    promise: Promise,
+) -> Estimate:
+    """Return quantiles, with errors read off the released ones nearby.
+
+    Args:
+        statistic: what was asked for.
+        places: candidates of the grid that were released.
+        tree: the mechanism.
+        records: number of records, public or released; None if it is neither.
+        promise: promise of the whole release.
+    """
+    values = np.array([statistic.grid.value(place) for place in places])
+    within = _RanksWithin(statistic, values, np.array(tree.rank_errors), records)
+    error = within.standard_error()
+    return Estimate(statistic, _plain(values), error, promise, within.ranks, _within=within)
+
+
+@dataclass(frozen=True, eq=False)
+class _NoiseWithin:
+    """Intervals of values with additive noise."""
+
+    value: Vector
+    error: Vector
+    mechanism: NoiseMechanism
+
+    def __call__(self, level: float) -> Interval:
+        reach = deviations_within(self.mechanism, level) * self.error
+        return Interval(_plain(self.value - reach), _plain(self.value + reach))
+
+
+@dataclass(frozen=True, eq=False)
+class _RanksWithin:
+    """Intervals of quantiles: from one released value, or bound, to another, by rank."""
+
+    statistic: Quantiles
+    values: Vector
+    ranks: Vector
+    records: float | None
+
+    def __call__(self, level: float) -> Interval:
+        if self.records is None:
+            nothing = np.full(self.values.shape, np.nan)
+            return Interval(nothing, nothing)
+        # Ranks err like Laplace noise where values lie dense.
+        away = -math.log(1 - level) / math.sqrt(2) * self.ranks / max(self.records, 1.0)
+        lower, upper = self.statistic.bounds
+        known = [0.0, *self._shares, 1.0], [lower, *self.values, upper]
+        ends = (np.interp(np.clip(self._shares + sign * away, 0, 1), *known) for sign in (-1, 1))
+        return Interval(*ends)
+
+    def standard_error(self) -> Vector:
+        """Return rank errors times the slope between the released neighbours."""
+        if self.records is None or self.values.size < 2:
+            return np.full(self.values.shape, np.nan)
+        slopes = np.gradient(self.values, self._shares)
+        error: Vector = slopes * self.ranks / max(self.records, 1.0)
+        return error
+
+    @property
+    def _shares(self) -> Vector:
+        return np.array([float(share) for share in self.statistic.fractions])
+
+
+def _with_noise(
+    statistic: LinearStatistic | CellCounts,
+    value: Vector,
+    error: Vector,
+    mechanism: NoiseMechanism,
+    promise: Promise,
+) -> Estimate:
+    within = _NoiseWithin(value, error, mechanism)
+    return Estimate(statistic, _plain(value), _plain(error), promise, _within=within)
+
+
+def _plain(value: Vector) -> float | Vector:
+    """Return a number as a float, and an array as it is, read-only."""
+    if not value.shape:
+        return float(value)
+    value.setflags(write=False)
+    return value

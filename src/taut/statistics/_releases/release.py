@@ -1,0 +1,250 @@
+"""One call that releases several statistics of a table, with one budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from taut._base import validate
+from taut._base.arrays import Vector
+from taut.accounting import Adjacency, Ledger, Promise, charge
+from taut.errors import AdjacencyMismatch
+from taut.noise import NoiseMechanism, RandomSource, default_generator
+from taut.statistics._mechanisms.quantile_tree import QuantileTree
+from taut.statistics._releases.coordinates import exact_sums, queries_of
+from taut.statistics._releases.descriptions import (
+    CellCounts,
+    LinearStatistic,
+    Quantiles,
+    Statistic,
+)
+from taut.statistics._releases.estimates import Estimate, Released
+from taut.statistics._releases.evaluation import (
+    NoisySums,
+    counts_estimate,
+    linear_estimate,
+    quantiles_estimate,
+)
+from taut.statistics._releases.parts import (
+    CountsPart,
+    NoisyPart,
+    Part,
+    QuantilesPart,
+    SumsPart,
+    parts_of,
+)
+from taut.statistics._releases.planning import design_for
+from taut.statistics._tables.clipped_column import ClippedColumn
+from taut.statistics._tables.queries import Counts, Query, Sums
+from taut.statistics._tables.table import Table, check_queries, doubles, exact_answers
+
+__all__ = ["release"]
+
+
+def release(
+    data: Any,
+    statistics: Sequence[Statistic],
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+    records: int | None = None,
+    ledger: Ledger | None = None,
+    generator: RandomSource | None = None,
+) -> Released:
+    """Release several statistics of a table, with the budget shared so that errors are least.
+
+    Counts, means, totals, variances and covariances get the noise of one joint design for the sums
+    that they need, each once; histograms get whole noise or join the design; quantiles are drawn
+    by the exponential mechanism. The shares follow from a formula that looks at no data
+    (docs/theory/quantiles.md), and the result prints them.
+
+    Args:
+        data: whatever `Table.open` takes: columns by name, or a data frame.
+        statistics: what to release: `Count`, `Mean`, `Total`, `Variance`, `Covariance`,
+            `CellCounts`, `Quantiles`.
+        epsilon: epsilon of the promise for all of them together.
+        delta: probability delta of the promise; with 0 the promise is pure.
+        adjacency: ``"add_remove"``, which hides whether a record is there, or ``"replace"``, which
+            hides what it says and takes the number of records as public.
+        records: the number of records, for ``"replace"`` alone: it is used, and published.
+        ledger: who keeps the budget, such as a `PrivacyFilter`; it is charged first.
+        generator: source of the noise, by default the secure generator.
+
+    **Guarantee**: `Released.loss`, whose certified epsilon at ``delta`` is at most ``epsilon``, for
+    tables that differ in one record. Every record counts by its own clipped integers, whatever it
+    holds; sums are exact, noise is exact on a public grid, and no message depends on the data but
+    for the number of records where that is public.
+
+    Raises:
+        ValueError: for unknown columns or those of another type, and parameters out of range.
+        AdjacencyMismatch: for another relation.
+        BudgetExceeded: if the ledger refuses; nothing is released then.
+
+    Example:
+        >>> from taut.statistics import Mean, Quantiles, release
+        >>> table = {"age": [31.0, 64.0, 45.0] * 1000}
+        >>> wanted = [Mean("age", (18, 90)), Quantiles("age", [0.5], (18, 90))]
+        >>> found = release(table, wanted, epsilon=1.0)
+        >>> list(found), found.loss.epsilon(delta=0) <= 1.0
+        (['mean of age', 'quantiles of age'], True)
+    """
+    wanted = _checked(statistics)
+    relation, public = _relation(adjacency, records)
+    epsilon, delta = validate.positive(epsilon=epsilon), validate.below_one(delta=delta)
+    table = Table.open(data)
+    parts = parts_of(wanted, relation)
+    if not parts:  # a count that is public
+        raise ValueError("statistics must hold more than a count, which is public for 'replace'")
+    exact = _Exact(table, parts)  # refuses what the table does not have
+    design = design_for(parts, epsilon, delta)
+    source = default_generator() if generator is None else generator
+    if not isinstance(source, RandomSource):
+        raise validate.WrongType(f"generator must be a RandomSource, got generator={generator!r}")
+    exact.read(public)
+    charge(ledger, design.loss)
+    promise = Promise(design.loss, delta, is_secure=source.secure)
+    drawn = _Drawn()
+    for group, mechanism in zip(design.groups, design.drawn, strict=True):
+        drawn.add(group, mechanism, exact, source)
+    estimates = tuple(_estimate(one, drawn, public, promise) for one in wanted)
+    return Released(estimates, promise, design.shares, design.rule)
+
+
+class _Exact:
+    """The exact values of all parts: secret, and held nowhere else."""
+
+    def __init__(self, table: Table, parts: Sequence[Part]) -> None:
+        self._table = table
+        self._sums = next((part for part in parts if isinstance(part, SumsPart)), None)
+        self._counts = [part for part in parts if isinstance(part, CountsPart)]
+        ranked = [part for part in parts if isinstance(part, QuantilesPart)]
+        self._columns = {part.statistic.column: part.statistic for part in ranked}
+        self._queries: list[Query] = queries_of(self._sums.coordinates if self._sums else ())
+        self._sum_queries = len(self._queries)
+        self._queries += [Counts(part.statistic.columns) for part in self._counts]
+        sorted_ones = tuple(ClippedColumn(name, *q.bounds) for name, q in self._columns.items())
+        check_queries(table, [*self._queries, Sums(sorted_ones)])
+
+    def read(self, public: int | None) -> None:
+        """Go over the table, and compare the number of records if it is public."""
+        answers = exact_answers(self._table, self._queries)
+        if public is not None and int(answers[0][()]) != public:
+            raise ValueError(
+                f"records must be the number of records of the table, which is public for "
+                f"'replace', got records={public!r} for another number"
+            )
+        coordinates = self._sums.coordinates if self._sums else ()
+        self._integers = exact_sums(coordinates, answers[: self._sum_queries])
+        self._cells = dict(zip(self._counts, answers[self._sum_queries :], strict=True))
+        self._values = {name: doubles(self._table, name) for name in self._columns}
+
+    def integers(self, part: NoisyPart) -> tuple[list[int], list[float]]:
+        """Return the integers of a part, and their units."""
+        if isinstance(part, SumsPart):
+            return self._integers, [one.unit for one in part.coordinates]
+        assert isinstance(part, CountsPart)
+        cells = [int(count) for count in self._cells[part].ravel()]
+        return cells, [1.0] * len(cells)
+
+    def values(self, part: QuantilesPart) -> Vector:
+        """Return the column of a part."""
+        return self._values[part.statistic.column]
+
+
+class _Drawn:
+    """What mechanisms have released: no data any more."""
+
+    def __init__(self) -> None:
+        self.noisy: dict[Part, tuple[Vector, Vector, NoiseMechanism]] = {}
+        self.places: dict[Part, tuple[tuple[int, ...], QuantileTree]] = {}
+
+    def add(
+        self,
+        group: Sequence[Part],
+        mechanism: NoiseMechanism | QuantileTree,
+        exact: _Exact,
+        source: RandomSource,
+    ) -> None:
+        """Release a group of parts."""
+        if isinstance(mechanism, QuantileTree):
+            (part,) = group
+            assert isinstance(part, QuantilesPart)
+            grid = part.statistic.grid
+            points = grid.points(exact.values(part))
+            self.places[part] = (mechanism.places(points, grid, source), mechanism)
+            return
+        given = [exact.integers(part) for part in group if isinstance(part, NoisyPart)]
+        integers = [integer for own, _ in given for integer in own]
+        units = [unit for _, own in given for unit in own]
+        values = mechanism.release_integers(integers, units, source)
+        deviations = np.sqrt(mechanism.coordinate_errors())
+        ends = np.cumsum([len(own) for own, _ in given])[:-1]
+        pieces = zip(np.split(values, ends), np.split(deviations, ends), strict=True)
+        for part, (one, deviation) in zip(group, pieces, strict=True):
+            self.noisy[part] = (one, deviation, mechanism)
+
+
+def _estimate(
+    statistic: Statistic, drawn: _Drawn, public: int | None, promise: Promise
+) -> Estimate:
+    """Return one statistic of what was released."""
+    sums = _sums_of(drawn, public)
+    if isinstance(statistic, LinearStatistic):
+        assert sums is not None
+        return linear_estimate(statistic, sums, promise)
+    for part, (values, deviations, mechanism) in drawn.noisy.items():
+        if isinstance(part, CountsPart) and part.statistic is statistic:
+            assert isinstance(statistic, CellCounts)
+            return counts_estimate(statistic, values, deviations, mechanism, promise)
+    assert isinstance(statistic, Quantiles)
+    released = public if sums is None else sums.moments(sums.values).records
+    for part, (places, tree) in drawn.places.items():
+        if isinstance(part, QuantilesPart) and part.statistic is statistic:
+            return quantiles_estimate(statistic, places, tree, released, promise)
+    raise AssertionError("every statistic belongs to a part")
+
+
+def _sums_of(drawn: _Drawn, public: int | None) -> NoisySums | None:
+    for part, (values, deviations, mechanism) in drawn.noisy.items():
+        if isinstance(part, SumsPart):
+            return NoisySums(part.coordinates, values, deviations, public, mechanism)
+    return None
+
+
+def _checked(statistics: Sequence[Statistic]) -> tuple[Statistic, ...]:
+    given = (statistics,) if isinstance(statistics, Statistic) else tuple(statistics)
+    if not given or not all(isinstance(one, Statistic) for one in given):
+        raise validate.WrongType(
+            "statistics must be a list of some, such as [Count(), Mean('age', (18, 90))], "
+            f"got {statistics!r}"
+        )
+    names = [one.name for one in given]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"statistics must have different names, got {twice!r} twice; give name=")
+    return given
+
+
+def _relation(adjacency: Adjacency | str, records: int | None) -> tuple[Adjacency, int | None]:
+    """Return the relation, and the number of records where it is public."""
+    relation = Adjacency(adjacency)
+    if relation is Adjacency.REPLACE:
+        if records is None:
+            raise ValueError(
+                "records must be given for adjacency='replace', where the number of records is "
+                "public: it is used as the divisor of means; 'add_remove' hides it"
+            )
+        return relation, validate.integer(records=records)
+    if relation is not Adjacency.ADD_REMOVE:
+        raise AdjacencyMismatch(
+            f"adjacency must be 'add_remove' or 'replace', got {str(relation)!r}"
+        )
+    if records is not None:
+        raise ValueError(
+            "records must be left out for adjacency='add_remove', which hides the number of "
+            "records; a Count releases it"
+        )
+    return relation, None
