@@ -20,6 +20,8 @@ from taut._base.arrays import Matrix, Vector
 __all__ = [
     "COEFFICIENT_ERROR",
     "FixedPoint",
+    "Integers",
+    "carried",
     "coefficients",
     "column_sums",
     "combined",
@@ -27,7 +29,7 @@ __all__ = [
     "fixed_point",
     "in_chunks",
     "moderate",
-    "second_moments",
+    "moment_limbs",
 ]
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -71,7 +73,7 @@ class FixedPoint:
             for j, limb in enumerate(other.limbs):
                 products = (part @ limb).astype(np.int64)
                 sums[j : j + orders] += products.reshape(orders, rows, columns)
-            found = _carried(sums, self.exponent + other.exponent)
+            found = carried(sums, self.exponent + other.exponent)
             total = found if total is None else total.plus(found)
             start += inner
         assert total is not None
@@ -85,7 +87,7 @@ class FixedPoint:
         for one in (self, other):
             first = (one.exponent - low) // _LIMB_BITS
             sums[first : first + len(one.limbs)] += one.limbs.astype(np.int64)
-        return _carried(sums, low)
+        return carried(sums, low)
 
     def minus(self, other: FixedPoint) -> FixedPoint:
         """Return the exact difference."""
@@ -152,23 +154,40 @@ def column_sums(rows: Matrix) -> FixedPoint:
     for portion in _portions(rows):
         split = fixed_point(portion)
         sums = split.limbs.sum(axis=1).astype(np.int64)  # of at most 2^20 limbs: exact
-        total = total.plus(_carried(sums, split.exponent))
+        total = total.plus(carried(sums, split.exponent))
     return total
 
 
-def second_moments(rows: Matrix) -> FixedPoint:
-    """Return the exact sum of x xᵀ over rows with entries in [-1, 1], cut towards zero to 40 bits.
+def moment_limbs(columns: Matrix, last: int) -> Integers:
+    """Return the exact sum of x xᵀ over columns in [-1, 1], cut towards zero to 40 bits.
 
-    Cutting makes no row longer, and what a row adds does not depend on the others.
+    Cutting makes none longer, and what one adds does not depend on the others.
+
+    Args:
+        columns: one vector per column, 2^11 at most; it is overwritten.
+        last: number of coordinates, the last ones, products with which are wanted.
+
+    Returns:
+        Coefficients of 2^-80, 2^-60 and 2^-40, each below 2^53.
     """
-    width = rows.shape[1]
-    total = FixedPoint(np.zeros((1, width, width)), 0)
-    for start in range(0, len(rows), _CHUNK):
-        high, low, _ = _three_limbs(rows[start : start + _CHUNK].astype(np.float64))
-        mixed = (high.T @ low).astype(np.int64)
-        sums = [(low.T @ low).astype(np.int64), mixed + mixed.T, (high.T @ high).astype(np.int64)]
-        total = total.plus(_carried(np.array(sums), -4 * _LIMB_BITS))
-    return total
+    columns *= 2.0**_LIMB_BITS
+    high = np.trunc(columns)
+    columns -= high
+    columns *= 2.0**_LIMB_BITS
+    low = np.trunc(columns, out=columns)
+    sums = np.zeros((3, len(columns), len(columns)), dtype=np.int64)
+    if last == len(columns):
+        sums[0], sums[2] = low @ low.T, high @ high.T
+        low += high  # (h + l)(h + l)ᵀ, of at most 2^42 each, is symmetric: half the work of h lᵀ
+        sums[1] = low @ low.T
+        sums[1] -= sums[0] + sums[2]
+        return sums
+    part = slice(len(columns) - last, None)
+    cross = (low @ low[part].T, high @ low[part].T + low @ high[part].T, high @ high[part].T)
+    for order, product in enumerate(cross):
+        sums[order, :, part] = product
+        sums[order, part, :] = product.T
+    return sums
 
 
 def coefficients(rows: Matrix, axes: Matrix) -> Matrix:
@@ -242,8 +261,8 @@ def fine_axes(columns: Matrix) -> Matrix:
     return fine
 
 
-def _carried(sums: Integers, exponent: int) -> FixedPoint:
-    """Return integers below 2^62 as limbs in [-2^19, 2^19], which are unique for every number."""
+def carried(sums: Integers, exponent: int) -> FixedPoint:
+    """Return orders of integers below 2^62 as limbs in [-2^19, 2^19], unique for every number."""
     limbs = []
     carry = np.zeros_like(sums[0])
     for whole in [*sums, carry, carry, carry]:

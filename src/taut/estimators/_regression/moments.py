@@ -170,16 +170,15 @@ class ResidualRelease:
 
 
 def _with_residuals(block: Matrix, at: Vector) -> Matrix:
-    """Return a block with residuals in the place of targets; zero for rows of zeros.
+    """Put residuals into the place of the targets of a block; zero for rows of zeros.
 
     Column by column, since a matrix product may round a row by its place among the others, and then
     one record would change what others add.
     """
-    residuals = block.copy()
     with np.errstate(all="ignore"):
         for column, slope in enumerate(at.tolist()):
-            residuals[:, -1] -= block[:, column] * slope
-    return residuals
+            block[:, -1] -= block[:, column] * slope
+    return block
 
 
 def moment_release(

@@ -62,6 +62,8 @@ class Problem:
     def blocks(self) -> Iterator[Matrix]:
         """Yield private tables with columns: features, a one if there is an intercept, the target.
 
+        Tables are new ones, for the caller to change, with columns contiguous in memory.
+
         **Guarantee**: what a record contributes depends on it alone: features of l2 norm at most 1
         up to rounding (methods clip again, or allow for it), targets in [-1, 1], and a row of
         zeros, the one included, for a record with NaN or infinity.

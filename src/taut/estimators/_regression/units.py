@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector, real_numbers
-from taut.noise import L2Ball
 
 __all__ = ["Units", "units"]
 
-_ROWS = 1 << 12  # of a block
+_ROWS = 1 << 11  # of a block
+_FAR = 1e150  # where entries are cut that have no bounds, so that their squares are numbers
 _LARGEST = 1e30  # of bounds, and one over it the least: squares and quotients stay floats
 
 
@@ -25,7 +26,7 @@ class Units:
     """Public bounds of features and targets, and the units that they make.
 
     Args:
-        low: lower bounds of features, to which they are cut; -inf for none.
+        low: lower bounds of features, to which they are cut.
         high: upper bounds of features.
         centre: what is taken from every feature.
         half: what every feature is divided by then.
@@ -43,6 +44,11 @@ class Units:
     target_low: float
     target_high: float
     intercept: bool
+
+    @cached_property
+    def is_scaled(self) -> bool:
+        """Whether columns are moved or divided before rows are scaled."""
+        return bool(self.centre.any() or (self.half != 1.0).any())
 
     @property
     def target_centre(self) -> float:
@@ -74,16 +80,24 @@ class Units:
         return tuple((alpha / (self.norm * self.half) ** 2).tolist())
 
     def _block(self, X: Matrix, y: Vector) -> Matrix:
-        finite = np.isfinite(X).all(axis=1) & np.isfinite(y)
-        block = np.zeros((len(X), X.shape[1] + 1 + self.intercept))
-        features = np.where(finite[:, None], X, 0.0)
-        features = (np.clip(features, self.low, self.high) - self.centre) / self.half
-        block[:, : X.shape[1]] = L2Ball(X.shape[1], self.norm).clip(features) / self.norm
-        targets = np.clip(np.where(finite, y, 0.0), self.target_low, self.target_high)
-        block[:, -1] = (targets - self.target_centre) / self.target_half
-        if self.intercept:
-            block[:, -2] = 1.0
-        return np.where(finite[:, None], block, 0.0)
+        """Return rows in these units, column by column in memory."""
+        size = self.half.size
+        columns = np.empty((size + 1 + self.intercept, len(X)))
+        features, targets = columns[:size], columns[-1]
+        features[:] = X.T
+        columns[size:-1] = 1.0
+        finite = np.isfinite(features).all(axis=0) & np.isfinite(y)
+        with np.errstate(all="ignore"):  # no record may be told by a warning
+            np.clip(features, self.low[:, None], self.high[:, None], out=features)
+            if self.is_scaled:
+                features -= self.centre[:, None]
+                features /= self.half[:, None]
+            norms = np.sqrt(np.einsum("ij,ij->j", features, features))
+            features *= np.where(norms > self.norm, 1 / norms, 1 / self.norm)
+            targets[:] = np.clip(y, self.target_low, self.target_high) - self.target_centre
+            targets /= self.target_half
+            columns[:, ~finite] = 0.0
+        return columns.T
 
 
 def units(
@@ -115,7 +129,7 @@ def units(
     norm = longest if feature_norm is None else validate.positive(feature_norm=feature_norm)
     target_low, target_high = _target_range(target_bound)
     if bounds is None:
-        low, high = np.full(features, -math.inf), np.full(features, math.inf)
+        low, high = np.full(features, -_FAR), np.full(features, _FAR)
         centre, half = np.zeros(features), np.ones(features)
     else:
         low, high = (_per_column(bound, features) for bound in _pair(bounds, "bounds"))

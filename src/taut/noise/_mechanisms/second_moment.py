@@ -20,8 +20,9 @@ from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency, PrivacyLoss, gaussian, gaussian_mu
 from taut.errors import InfeasibleBudget
 from taut.noise._exact.grid_values import in_steps
+from taut.noise._exact.moment_sums import MomentSums
 from taut.noise._exact.release import STANDARD_NORMAL, RoundedNoise
-from taut.noise._exact_sums import FixedPoint, second_moments
+from taut.noise._exact_sums import FixedPoint
 from taut.noise._random.sources import RandomSource, default_generator
 from taut.noise._sets.balls import L2Ball
 from taut.noise._sets.sets import Source
@@ -30,7 +31,6 @@ from taut.noise.recording import Release, released
 __all__ = ["GaussianMoments", "gaussian_moments"]
 
 _MOST_COLUMNS = 4096  # a symmetric matrix has half their square of numbers
-_ROWS_AT_A_TIME = 1 << 14  # rows that are clipped at a time, so that no table is copied as a whole
 _LARGEST_CLIP = 1e34  # and one over it the least: fourth powers, and their sums, stay floats
 # Sums of few products in doubles: what they round off the length of a record in units of noise.
 _ROUNDED_UP = 1 + 1e-12
@@ -184,29 +184,21 @@ class GaussianMoments:
 
     def _sums(self, blocks: Iterable[ArrayLike]) -> FixedPoint:
         """Return the exact upper triangle, entries divided by powers of two near the clips."""
-        total = FixedPoint(np.zeros((1, self.columns, self.columns)), 0)
-        for block in blocks:
-            table = real_numbers(block, "rows")
-            if table.ndim != 2 or table.shape[1] != self.columns:
-                raise ValueError(
-                    f"rows must be a table with {self.columns} columns, got shape {table.shape}"
-                )
-            for start in range(0, len(table), _ROWS_AT_A_TIME):
-                portion = self._clipped(table[start : start + _ROWS_AT_A_TIME])
-                total = total.plus(second_moments(portion))
+        total = MomentSums(self.sizes, self.clips, self._last_alone).of(map(self._checked, blocks))
         return FixedPoint(total.limbs[:, *np.triu_indices(self.columns)], total.exponent)
 
-    def _clipped(self, table: Matrix) -> Matrix:
-        """Return clipped rows, entries divided by powers of two near the clips."""
-        finite = np.isfinite(table).all(axis=1, keepdims=True)
-        parts, start = [], 0
-        for size, clip in zip(self.sizes, self.clips, strict=True):
-            group = np.where(finite, table[:, start : start + size], 0.0)
-            parts.append(L2Ball(size, clip, source=Source.CLIPPED).clip(group))
-            start += size
-        with np.errstate(under="ignore"):  # no record may be told by a warning
-            divided: Matrix = np.ldexp(np.hstack(parts), -self._column_exponents)
-        return divided
+    @property
+    def _last_alone(self) -> bool:
+        """Whether only pairs with the last group are released."""
+        return not any(scale for row in self.scales[:-1] for scale in row[:-1])
+
+    def _checked(self, block: ArrayLike) -> Matrix:
+        table = real_numbers(block, "rows")
+        if table.ndim != 2 or table.shape[1] != self.columns:
+            raise ValueError(
+                f"rows must be a table with {self.columns} columns, got shape {table.shape}"
+            )
+        return table
 
     def _described(self, sums: FixedPoint) -> Release:
         """Return what a replay is told: entries in units of their noise."""
