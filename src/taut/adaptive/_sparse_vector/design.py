@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from taut._base import validate
 from taut._base.arrays import Vector
-from taut.accounting import Adjacency, PrivacyLoss, from_rdp
+from taut.accounting import Adjacency, Bounds, PrivacyLoss, from_rdp
+from taut.adaptive._sparse_vector.attained.lower import certified_lower
 from taut.adaptive._sparse_vector.bounds import ORDERS, Comparisons
 from taut.adaptive._sparse_vector.grid import grid_of, sensitivity_on_grid
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
@@ -142,6 +144,33 @@ class SparseVectorDesign:
             adjacency=self.adjacency,
         )
         return self._parts * one
+
+    def epsilon_bounds(self, delta: float) -> Bounds:
+        """Return certified bounds on epsilon at ``delta``.
+
+        The upper one is that of `loss`. The lower one is reached by an explicit pair of streams,
+        the best of two families (docs/theory/sparse-vector.md), so that no proof can gain more
+        than the gap. It takes a second or two.
+        """
+        level = validate.below_one(delta=delta)
+        upper = self.loss.epsilon(level)
+        return Bounds(min(self.lower_epsilon(level, 1), upper), upper)
+
+    def lower_epsilon(self, delta: float, copies: int) -> float:
+        """Return an epsilon that independent copies of this design have at least together.
+
+        Args:
+            delta: where epsilon holds.
+            copies: how many there are.
+        """
+        comparisons, parts = self._comparisons, self._parts
+        if parts > 1 and self.most_queries is not None:
+            # Each part has its share of the questions, the last of which is above for certain.
+            share = self.most_queries // parts - 1
+            parts = parts if share > 0 else 1
+            comparisons = replace(comparisons, queries=share if share > 0 else self.most_queries)
+        moved = math.floor(Fraction(self.sensitivity) / Fraction(self.grid)) * self.grid
+        return certified_lower(comparisons, moved, self.grid, copies * parts, delta)
 
     def bounds(self, orders: Vector) -> dict[str, Vector]:
         """Return upper bounds on the Renyi divergences by name, of one part if ``resample``.

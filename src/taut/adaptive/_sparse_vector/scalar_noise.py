@@ -14,10 +14,19 @@ from taut._base.arrays import Vector
 from taut._base.floats import UP
 from taut.noise import RandomSource, rounded_noise
 
-__all__ = ["KINDS", "ScalarNoise", "hazard", "hazard_slope", "log_tail"]
+__all__ = [
+    "KINDS",
+    "ScalarNoise",
+    "hazard",
+    "hazard_slope",
+    "log_cumulative",
+    "log_density",
+    "log_tail",
+]
 
 KINDS = ("gaussian", "laplace", "exponential")
 _ROOT = math.sqrt(2 / math.pi)
+_LOG_ROOT = 0.5 * math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,22 @@ def log_tail(kind: str, x: Vector) -> Vector:
         return np.minimum(-x, 0.0)
     low = np.log1p(-0.5 * np.exp(np.minimum(x, 0.0)))
     return np.where(x < 0, low, -x - math.log(2.0))
+
+
+def log_cumulative(kind: str, x: Vector) -> Vector:
+    """Return log P(noise <= x) of noise of scale one, minus infinity where it is zero."""
+    if kind != "exponential":
+        return log_tail(kind, -x)
+    with np.errstate(divide="ignore"):
+        result: Vector = np.log(-np.expm1(-np.maximum(x, 0.0)))
+    return result
+
+
+def log_density(kind: str, x: Vector) -> Vector:
+    """Return the logarithm of the density of noise of scale one, where it is positive."""
+    if kind == "gaussian":
+        return -0.5 * x**2 - _LOG_ROOT
+    return -np.abs(x) - (math.log(2.0) if kind == "laplace" else 0.0)
 
 
 def hazard(kind: str, x: Vector) -> Vector:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from taut._base import validate
-from taut.accounting import PrivacyFilter, PrivacyLoss, approximate
+from taut.accounting import Bounds, PrivacyFilter, PrivacyLoss, approximate
 from taut.adaptive._secret import Secret
 from taut.adaptive._sparse_vector.design import SparseVectorDesign
 from taut.adaptive._sparse_vector.mechanism import SparseVector
-from taut.errors import BudgetExceeded
+from taut.errors import BudgetExceeded, InfeasibleBudget
 from taut.noise import RandomSource
 
 __all__ = ["SparseVectorStages", "StagedSparseVector"]
 
+_MOST_TOPS = 2**20  # that a search for a budget looks at
 _SHARES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)  # of delta for the stages; any is sound
 
 
@@ -27,6 +28,7 @@ class SparseVectorStages:
     Attributes:
         stage: design of one stage.
         stages: how many there are.
+        last: design of one more stage, with fewer answers above than the others, if there is one.
 
     A stage ends at its answers above or at its length, whichever comes first, and the number of
     stages is fixed: there may be fewer answers above in the end than `tops`.
@@ -47,38 +49,123 @@ class SparseVectorStages:
 
     stage: SparseVectorDesign
     stages: int
+    last: SparseVectorDesign | None = None
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         if not isinstance(self.stage, SparseVectorDesign):
             raise TypeError(f"stage must be a SparseVectorDesign, got stage={self.stage!r}")
         object.__setattr__(self, "stages", validate.positive_integer(stages=self.stages))
+        if self.last is None:
+            return
+        if not isinstance(self.last, SparseVectorDesign):
+            raise TypeError(f"last must be a SparseVectorDesign, got last={self.last!r}")
+        if self.last.tops >= self.stage.tops or replace(self.last, tops=self.stage.tops) != (
+            self.stage
+        ):
+            raise ValueError(
+                "last must be the design of a stage with fewer answers above, and no other "
+                f"difference, got last={self.last!r}; for_tops and within make one"
+            )
+
+    @classmethod
+    def for_tops(cls, stage: SparseVectorDesign, tops: int) -> SparseVectorStages:
+        """Return stages with a given number of answers above in all; the last may have fewer.
+
+        Args:
+            stage: design of one stage.
+            tops: how many answers above there may be.
+
+        Example:
+            >>> from taut.adaptive import ScalarNoise, SparseVectorDesign, SparseVectorStages
+            >>> one = SparseVectorDesign(
+            ...     ScalarNoise("laplace", 50.0), ScalarNoise("laplace", 100.0), 1.0, 4, "replace"
+            ... )
+            >>> stages = SparseVectorStages.for_tops(one, 10)
+            >>> stages.stages, stages.last.tops, stages.tops
+            (2, 2, 10)
+        """
+        count = validate.positive_integer(tops=tops)
+        full, rest = divmod(count, stage.tops)
+        last = replace(stage, tops=rest) if rest else None
+        if full == 0 and last is not None:
+            return cls(last, 1)
+        return cls(stage, full, last)
+
+    @classmethod
+    def within(cls, stage: SparseVectorDesign, epsilon: float, delta: float) -> SparseVectorStages:
+        """Return the stages with the most answers above that a budget pays for.
+
+        Args:
+            stage: design of one stage.
+            epsilon: budget for all stages.
+            delta: where it holds.
+
+        Raises:
+            InfeasibleBudget: if it does not pay for one answer above.
+        """
+        budget, level = validate.positive(epsilon=epsilon), validate.below_one(delta=delta)
+
+        def too_dear(tops: int) -> bool:
+            return cls.for_tops(stage, tops).epsilon(level) > budget
+
+        if too_dear(1):
+            raise InfeasibleBudget(
+                f"epsilon={epsilon!r} does not pay for one answer above, which costs "
+                f"{cls.for_tops(stage, 1).epsilon(level):.4g} at delta={delta!r}; take more noise"
+            )
+        low, high = 1, 2
+        while high < _MOST_TOPS and not too_dear(high):
+            low, high = high, 2 * high
+        # More answers cost more, but for roundings of bounds, of which any place is sound.
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if too_dear(middle) else (middle, high)
+        return cls.for_tops(stage, low)
+
+    @property
+    def designs(self) -> tuple[SparseVectorDesign, ...]:
+        """The design of every stage, in order."""
+        ends = () if self.last is None else (self.last,)
+        return (self.stage,) * self.stages + ends
 
     @property
     def tops(self) -> int:
         """The largest number of answers above."""
-        return self.stages * self.stage.tops
+        return self.stages * self.stage.tops + (0 if self.last is None else self.last.tops)
 
     @property
     def most_queries(self) -> int | None:
         """The largest number of questions, None for any number."""
         each = self.stage.most_queries
-        return None if each is None else self.stages * each
+        return None if each is None else (self.stages + (self.last is not None)) * each
 
     @cached_property
     def loss(self) -> PrivacyLoss:
         """The privacy loss of all stages, which adds up with other losses."""
-        return self.stages * self.stage.loss
+        whole = self.stages * self.stage.loss
+        return whole if self.last is None else whole + self.last.loss
 
     def epsilon(self, delta: float) -> float:
         """Return a certified epsilon at ``delta``, by the better of two compositions."""
         level = validate.below_one(delta=delta)
         best = self.loss.epsilon(level)
         for share in _SHARES if level > 0 else ():
-            each = share * level / self.stages
-            stage = approximate(self.stage.loss.epsilon(each), each, adjacency=self.stage.adjacency)
-            best = min(best, (self.stages * stage).epsilon(level))
+            each = share * level / (self.stages + (self.last is not None))
+            whole = self.stages * _converted(self.stage, each)
+            if self.last is not None:
+                whole = whole + _converted(self.last, each)
+            best = min(best, whole.epsilon(level))
         return best
+
+    def epsilon_bounds(self, delta: float) -> Bounds:
+        """Return `epsilon` with a certified lower bound, as of `SparseVectorDesign`.
+
+        The lower bound leaves the last stage out where that is smaller.
+        """
+        level = validate.below_one(delta=delta)
+        upper = self.epsilon(level)
+        return Bounds(min(self.stage.lower_epsilon(level, self.stages), upper), upper)
 
 
 class StagedSparseVector:
@@ -111,10 +198,8 @@ class StagedSparseVector:
             raise TypeError(f"design must be SparseVectorStages, got design={design!r}")
         self.design = design
         vectors = [
-            SparseVector(
-                design.stage, threshold=threshold, least_value=least_value, generator=generator
-            )
-            for _ in range(design.stages)
+            SparseVector(stage, threshold=threshold, least_value=least_value, generator=generator)
+            for stage in design.designs
         ]
         if budget is not None:
             budget.spend(design.loss)
@@ -143,9 +228,14 @@ class StagedSparseVector:
                 if not vector.is_exhausted:
                     return vector.ask(value, threshold)
         raise BudgetExceeded(
-            f"all {self.design.stages} stages have ended; make another one, at its own price"
+            f"all {len(self._vectors)} stages have ended; make another one, at its own price"
         )
 
     def __repr__(self) -> str:
         """Return what is public."""
-        return f"<StagedSparseVector with {self.stages_left} of {self.design.stages} stages left>"
+        return f"<StagedSparseVector with {self.stages_left} of {len(self._vectors)} stages left>"
+
+
+def _converted(stage: SparseVectorDesign, delta: float) -> PrivacyLoss:
+    """Return the loss of a stage as one (epsilon, delta)."""
+    return approximate(stage.loss.epsilon(delta), delta, adjacency=stage.adjacency)

@@ -1,0 +1,1 @@
+"""Lower bounds on epsilon: streams of queries whose answers are told apart."""
