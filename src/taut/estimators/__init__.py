@@ -6,6 +6,7 @@ from taut.estimators._columns.scaler import PrivateStandardScaler
 from taut.estimators._components.pca import PrivatePCA
 from taut.estimators._descent.elastic_net import PrivateElasticNet, PrivateLasso
 from taut.estimators._descent.sparse_logistic import PrivateSparseLogisticRegression
+from taut.estimators._logistic.logistic_regression import PrivateLogisticRegression
 from taut.estimators._regression.estimator import PrivateLinearRegression, PrivateRidge
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "PrivateGaussianNB",
     "PrivateLasso",
     "PrivateLinearRegression",
+    "PrivateLogisticRegression",
     "PrivatePCA",
     "PrivateRidge",
     "PrivateSparseLogisticRegression",

@@ -15,6 +15,7 @@ from taut.noise._mechanisms.gaussian import GaussianNoise
 from taut.noise._mechanisms.grid_gaussian import GridGaussian, grid_gaussian
 from taut.noise._mechanisms.laplace import LaplaceNoise, laplace_with_scales
 from taut.noise._mechanisms.mechanism import Certificate, NoiseMechanism
+from taut.noise._mechanisms.products import FixedRows, GaussianProducts
 from taut.noise._mechanisms.second_moment import GaussianMoments, gaussian_moments
 from taut.noise._optimal.gaussian import gaussian_with_scales, optimal_gaussian
 from taut.noise._optimal.given_covariance import gaussian_with_covariance
@@ -47,8 +48,10 @@ __all__ = [
     "Certificate",
     "Disparity",
     "FiniteSet",
+    "FixedRows",
     "GaussianMoments",
     "GaussianNoise",
+    "GaussianProducts",
     "GridGaussian",
     "GroupedNoise",
     "Histogram",

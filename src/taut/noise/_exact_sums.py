@@ -22,6 +22,7 @@ __all__ = [
     "FixedPoint",
     "Integers",
     "carried",
+    "coarse",
     "coefficients",
     "column_sums",
     "combined",
@@ -30,6 +31,7 @@ __all__ = [
     "in_chunks",
     "moderate",
     "moment_limbs",
+    "outer_products",
 ]
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -188,6 +190,22 @@ def moment_limbs(columns: Matrix, last: int) -> Integers:
         sums[order, :, part] = product
         sums[order, part, :] = product.T
     return sums
+
+
+def coarse(rows: Matrix) -> Matrix:
+    """Return entries in [-1, 1] cut towards zero to 20 bits: single limbs, as fractions."""
+    return np.trunc(rows * 2.0**_LIMB_BITS) * _LIMB_STEP
+
+
+def outer_products(left: Matrix, right: Matrix) -> FixedPoint:
+    """Return the exact sum over rows of l rᵀ, for `coarse` entries: one matrix product."""
+    total = FixedPoint(np.zeros((1, left.shape[1], right.shape[1])), 0)
+    unit = 2.0 ** (2 * _LIMB_BITS)
+    for start in range(0, len(left), _CHUNK):
+        sums = left[start : start + _CHUNK].T @ right[start : start + _CHUNK]
+        whole = (sums * unit).astype(np.int64)[None]
+        total = total.plus(carried(whole, -2 * _LIMB_BITS))
+    return total
 
 
 def coefficients(rows: Matrix, axes: Matrix) -> Matrix:

@@ -17,6 +17,7 @@ PUBLIC = {
     "delta": 1e-6,
     "bounds": (-3.0, 3.0),
     "row_norm": 3.0,
+    "feature_norm": 3.0,
     "classes": (0, 1),
     "n_clusters": 2,
     "target_bound": 3.0,

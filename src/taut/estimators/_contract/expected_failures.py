@@ -26,6 +26,7 @@ EXPECTED_FAILURES: Mapping[str, Mapping[str, str]] = {
     "PrivateLasso": _TARGETS,
     "PrivateGaussianNB": _CLASSES,
     "PrivateLinearRegression": _TARGETS,
+    "PrivateLogisticRegression": _CLASSES,
     "PrivateRidge": _TARGETS,
     "PrivateSparseLogisticRegression": _CLASSES,
 }

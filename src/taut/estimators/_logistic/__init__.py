@@ -1,0 +1,1 @@
+"""Logistic regression of several classes by noisy gradients of all records."""
