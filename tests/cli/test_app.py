@@ -33,6 +33,7 @@ COMMANDS = (
     "calibrate",
     "samplers",
     "noise",
+    "release",
     "plan",
     "train",
     "resume",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["lock", "move_durably", "sync_directory", "write_atomically"]
+__all__ = ["lock", "move_durably", "new_file", "sync_directory", "write_atomically"]
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -17,6 +19,34 @@ def write_atomically(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     move_durably(temporary, path)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Callable[[str], None]]:
+    """Reserve a file that does not exist yet, and remove it again if nothing comes of it.
+
+    Yields what writes its text, durably.
+
+    Raises:
+        FileExistsError: if the file exists.
+    """
+    try:
+        file = path.open("x", encoding="utf-8")
+    except FileExistsError:
+        raise FileExistsError(f"{path} exists, and is not overwritten; name a new file") from None
+    try:
+        with file:
+
+            def write(text: str) -> None:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+                sync_directory(path)
+
+            yield write
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def move_durably(written: Path, path: Path) -> None:

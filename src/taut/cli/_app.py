@@ -17,6 +17,7 @@ from taut.cli._commands.losses.samplers import samplers
 from taut.cli._commands.matrix import matrix
 from taut.cli._commands.noise import noise
 from taut.cli._commands.plan import plan
+from taut.cli._commands.release import release
 from taut.cli._commands.report import report
 from taut.cli._commands.train import resume, train
 from taut.cli._commands.tune import tune
@@ -54,6 +55,7 @@ _COMMANDS = (
     calibrate,
     samplers,
     noise,
+    release,
     matrix,
     plan,
     train,

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from taut._base import surface
 from taut.runs._config import RunConfig
+from taut.runs._release_file import PromiseSection, ReleaseConfig
 from taut.runs._sweep import PlanSweep, SweptPlan, sweep_plan
 from taut.runs._tune_config import PlannedSearch, TuneConfig, TuneSection
 
@@ -16,6 +17,8 @@ __all__ = [
     "PlanSweep",
     "PlannedSearch",
     "PreparedRun",
+    "PromiseSection",
+    "ReleaseConfig",
     "RunConfig",
     "RunOutcome",
     "SweptPlan",

@@ -12,7 +12,9 @@ from taut.statistics._releases.descriptions import (
     Variance,
 )
 from taut.statistics._releases.estimates import Estimate, Interval, Released
-from taut.statistics._releases.release import release
+from taut.statistics._releases.expected import Expected, expected_errors
+from taut.statistics._releases.groups import GroupMeans, GroupTotals
+from taut.statistics._releases.release import check_columns, release
 from taut.statistics._tables.cells import Categories, Intervals
 from taut.statistics._tables.clipped_column import ClippedColumn
 from taut.statistics._tables.table import Table
@@ -24,6 +26,9 @@ __all__ = [
     "Count",
     "Covariance",
     "Estimate",
+    "Expected",
+    "GroupMeans",
+    "GroupTotals",
     "Interval",
     "Intervals",
     "Mean",
@@ -33,6 +38,8 @@ __all__ = [
     "Table",
     "Total",
     "Variance",
+    "check_columns",
+    "expected_errors",
     "release",
 ]
 

@@ -15,10 +15,11 @@ from taut._base import validate
 from taut._base.arrays import Vector
 from taut.statistics._mechanisms.fine_points import FineGrid, fine_grid
 from taut.statistics._releases.coordinates import Coordinate, Moments
-from taut.statistics._tables.cells import Cells
+from taut.statistics._tables.cells import Categories, Cells, Intervals
 from taut.statistics._tables.clipped_column import ClippedColumn
 
 __all__ = [
+    "Bounds",
     "CellCounts",
     "Count",
     "Covariance",
@@ -28,6 +29,8 @@ __all__ = [
     "Statistic",
     "Total",
     "Variance",
+    "checked_bounds",
+    "checked_cells",
 ]
 
 Bounds: TypeAlias = Sequence[float]
@@ -115,7 +118,7 @@ class _OfColumn(LinearStatistic):
 
     def __post_init__(self) -> None:
         """Check the bounds."""
-        object.__setattr__(self, "bounds", _pair(self.column, self.bounds))
+        object.__setattr__(self, "bounds", checked_bounds(self.column, self.bounds))
         super().__post_init__()
 
     @property
@@ -230,7 +233,7 @@ class Covariance(LinearStatistic):
         """Check the bounds."""
         if not isinstance(self.bounds, Mapping) or not self.bounds:
             raise ValueError("bounds must be a mapping, such as {'age': (18, 90)}")
-        checked = {name: _pair(name, bounds) for name, bounds in self.bounds.items()}
+        checked = {name: checked_bounds(name, bounds) for name, bounds in self.bounds.items()}
         object.__setattr__(self, "bounds", checked)
         super().__post_init__()
 
@@ -286,10 +289,7 @@ class CellCounts(Statistic):
 
     def __post_init__(self) -> None:
         """Check the cells."""
-        given = self.cells if isinstance(self.cells, Sequence) else (self.cells,)
-        if not given:
-            raise ValueError("cells must be those of one column at least, got none")
-        object.__setattr__(self, "cells", tuple(given))
+        object.__setattr__(self, "cells", checked_cells(self.cells))
         super().__post_init__()
 
     @property
@@ -343,7 +343,7 @@ class Quantiles(Statistic):
             raise ValueError(
                 f"shares must increase, by a thousandth at least, got {list(shares)!r}"
             )
-        object.__setattr__(self, "bounds", _pair(self.column, self.bounds))
+        object.__setattr__(self, "bounds", checked_bounds(self.column, self.bounds))
         self.grid  # noqa: B018  # a step that does not fit is refused here
         super().__post_init__()
 
@@ -364,8 +364,12 @@ class Quantiles(Statistic):
         return f"quantiles of {self.column}"
 
 
-def _pair(column: str, bounds: Bounds) -> tuple[float, float]:
-    """Return checked bounds."""
+def checked_bounds(column: str, bounds: Bounds) -> tuple[float, float]:
+    """Return the bounds of a column.
+
+    Raises:
+        ValueError: if they are no pair, or the wrong way round.
+    """
     try:
         lower, upper = bounds
     except (TypeError, ValueError):
@@ -375,6 +379,22 @@ def _pair(column: str, bounds: Bounds) -> tuple[float, float]:
         ) from None
     checked = ClippedColumn(column, lower, upper)
     return checked.lower, checked.upper
+
+
+def checked_cells(cells: Cells | Sequence[Cells]) -> tuple[Cells, ...]:
+    """Return the cells of one column or of several.
+
+    Raises:
+        ValueError: if there are none.
+    """
+    given = cells if isinstance(cells, Sequence) else (cells,)
+    if not given:
+        raise ValueError("cells must be those of one column at least, got none")
+    if not all(isinstance(one, Categories | Intervals) for one in given):
+        raise ValueError(
+            f"cells must be Categories or Intervals of one column or of several, got {cells!r}"
+        )
+    return tuple(given)
 
 
 def _positive_part(matrix: Vector, columns: Sequence[ClippedColumn]) -> Vector:

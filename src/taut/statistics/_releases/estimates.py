@@ -12,6 +12,7 @@ from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting import PrivacyLoss, Promise
 from taut.statistics._releases.descriptions import CellCounts, Covariance, Quantiles, Statistic
+from taut.statistics._releases.groups import GroupStatistic
 
 __all__ = ["Estimate", "Interval", "Released"]
 
@@ -186,6 +187,8 @@ def _labels(statistic: Statistic) -> tuple[tuple[str, ...], ...] | None:
     """Return what the numbers along every axis are called, if there are several."""
     if isinstance(statistic, CellCounts):
         return tuple(one.labels_shown for one in statistic.columns)
+    if isinstance(statistic, GroupStatistic):
+        return tuple(one.labels_shown for one in statistic.sums.cells)
     if isinstance(statistic, Covariance):
         return (tuple(statistic.bounds),) * 2
     if isinstance(statistic, Quantiles):

@@ -20,8 +20,15 @@ from taut.statistics._releases.descriptions import (
     Quantiles,
 )
 from taut.statistics._releases.estimates import Estimate, Interval
+from taut.statistics._releases.groups import GroupStatistic, GroupSums
 
-__all__ = ["NoisySums", "counts_estimate", "linear_estimate", "quantiles_estimate"]
+__all__ = [
+    "NoisySums",
+    "counts_estimate",
+    "groups_estimate",
+    "linear_estimate",
+    "quantiles_estimate",
+]
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,29 @@ def counts_estimate(
     shape = statistic.shape
     table = values.reshape(shape)
     return _with_noise(statistic, table, deviations.reshape(shape), mechanism, promise)
+
+
+def groups_estimate(
+    statistic: GroupStatistic | CellCounts,
+    groups: GroupSums,
+    values: Vector,
+    deviations: Vector,
+    mechanism: NoiseMechanism,
+    promise: Promise,
+) -> Estimate:
+    """Return a statistic of every group, with its error to first order.
+
+    The noise of two sums has one size, so that counts and sums, which are their sum and their
+    difference, are uncorrelated.
+    """
+    counts, sums = groups.counts_and_sums(values)
+    pairs = deviations.reshape(*groups.shape, 2)
+    deviation = np.hypot(pairs[..., 0], pairs[..., 1]) / groups.size
+    if isinstance(statistic, CellCounts):
+        return _with_noise(statistic, counts, deviation, mechanism, promise)
+    found = statistic.of(counts, sums)
+    errors = statistic.deviations(counts, sums, deviation)
+    return _with_noise(statistic, found, errors, mechanism, promise)
 
 
 def quantiles_estimate(
@@ -148,7 +178,7 @@ class _RanksWithin:
 
 
 def _with_noise(
-    statistic: LinearStatistic | CellCounts,
+    statistic: LinearStatistic | CellCounts | GroupStatistic,
     value: Vector,
     error: Vector,
     mechanism: NoiseMechanism,

@@ -11,7 +11,7 @@ import numpy as np
 
 from taut._base.arrays import Vector
 from taut.accounting import Adjacency
-from taut.noise import Box, Histogram, NoiseMechanism, SensitivitySet, Source, recommend
+from taut.noise import Box, Histogram, L1Ball, NoiseMechanism, SensitivitySet, Source, recommend
 from taut.statistics._mechanisms.quantile_tree import QuantileTree, quantile_tree
 from taut.statistics._releases.coordinates import Coordinate
 from taut.statistics._releases.descriptions import (
@@ -20,8 +20,18 @@ from taut.statistics._releases.descriptions import (
     Quantiles,
     Statistic,
 )
+from taut.statistics._releases.groups import GroupStatistic, GroupSums
 
-__all__ = ["CountsPart", "Drawn", "NoisyPart", "Part", "QuantilesPart", "SumsPart", "parts_of"]
+__all__ = [
+    "CountsPart",
+    "Drawn",
+    "GroupsPart",
+    "NoisyPart",
+    "Part",
+    "QuantilesPart",
+    "SumsPart",
+    "parts_of",
+]
 
 Drawn: TypeAlias = NoiseMechanism | QuantileTree
 """What a part is released by."""
@@ -152,6 +162,46 @@ class CountsPart(NoisyPart):
 
 
 @dataclass(frozen=True)
+class GroupsPart(NoisyPart):
+    """Counts and sums of one column in all groups: a record is in one of them.
+
+    Attributes:
+        statistics: statistics that are computed from it, counts of the same cells among them.
+        adjacency: neighbouring relation.
+    """
+
+    statistics: tuple[GroupStatistic | CellCounts, ...]
+    adjacency: Adjacency
+
+    @property
+    def sums(self) -> GroupSums:
+        """What is released: counts and sums."""
+        (found,) = {one.sums for one in self.statistics if isinstance(one, GroupStatistic)}
+        return found
+
+    @property
+    def label(self) -> str:
+        """What it is called beside its share of the budget."""
+        return ", ".join(one.name for one in self.statistics)
+
+    @property
+    def sensitivity(self) -> SensitivitySet:
+        """The l1 ball of what one record adds to the two sums of its group."""
+        one = L1Ball(2 * self.sums.groups, self.sums.size, source=Source.CLIPPED)
+        return one.differences() if self.adjacency is Adjacency.REPLACE else one
+
+    @property
+    def weights(self) -> Vector:
+        """All groups alike, and together as much as any other statistic."""
+        own = sum(
+            one.weight * (one.noise_weight if isinstance(one, GroupStatistic) else 1.0)
+            for one in self.statistics
+        )
+        groups = self.sums.groups
+        return np.full(2 * groups, own / (groups * self.sums.size**2))
+
+
+@dataclass(frozen=True)
 class QuantilesPart(Part):
     """Quantiles of one column.
 
@@ -187,12 +237,29 @@ class QuantilesPart(Part):
 
 
 def parts_of(statistics: Sequence[Statistic], adjacency: Adjacency) -> tuple[Part, ...]:
-    """Return the parts of a release: one for all sums, one for each of the others."""
+    """Return the parts of a release: all sums, each table of groups, each of the others."""
     linear = tuple(one for one in statistics if isinstance(one, LinearStatistic))
     sums = SumsPart(linear, adjacency)
+    tables = _tables_of(statistics)
+    taken = {id(one) for table in tables for one in table}
     parts: Iterable[Part] = (
         CountsPart(one, adjacency) if isinstance(one, CellCounts) else QuantilesPart(one, adjacency)
         for one in statistics
-        if isinstance(one, CellCounts | Quantiles)
+        if isinstance(one, CellCounts | Quantiles) and id(one) not in taken
     )
-    return (*((sums,) if sums.coordinates else ()), *parts)
+    groups = (GroupsPart(table, adjacency) for table in tables)
+    return (*((sums,) if sums.coordinates else ()), *groups, *parts)
+
+
+def _tables_of(statistics: Sequence[Statistic]) -> list[tuple[GroupStatistic | CellCounts, ...]]:
+    """Return statistics of the same groups and column together; with the first, their counts."""
+    found: dict[GroupSums, list[GroupStatistic | CellCounts]] = {}
+    for one in statistics:
+        if isinstance(one, GroupStatistic):
+            found.setdefault(one.sums, []).append(one)
+    for one in statistics:
+        same = (sums for sums in found if isinstance(one, CellCounts) and sums.cells == one.columns)
+        first = next(same, None)
+        if first is not None and isinstance(one, CellCounts):
+            found[first].append(one)
+    return [tuple(table) for table in found.values()]

@@ -24,11 +24,14 @@ from taut.statistics._releases.estimates import Estimate, Released
 from taut.statistics._releases.evaluation import (
     NoisySums,
     counts_estimate,
+    groups_estimate,
     linear_estimate,
     quantiles_estimate,
 )
+from taut.statistics._releases.groups import GroupStatistic
 from taut.statistics._releases.parts import (
     CountsPart,
+    GroupsPart,
     NoisyPart,
     Part,
     QuantilesPart,
@@ -40,7 +43,7 @@ from taut.statistics._tables.clipped_column import ClippedColumn
 from taut.statistics._tables.queries import Counts, Query, Sums
 from taut.statistics._tables.table import Table, check_queries, doubles, exact_answers
 
-__all__ = ["release"]
+__all__ = ["check_columns", "release"]
 
 
 def release(
@@ -113,6 +116,27 @@ def release(
     return Released(estimates, promise, design.shares, design.rule)
 
 
+def check_columns(data: Any, statistics: Sequence[Statistic]) -> None:
+    """Refuse a table that lacks a column of a statistic, or has one of another type.
+
+    Args:
+        data: whatever `Table.open` takes.
+        statistics: what will be released.
+
+    **Guarantee**: no record is read.
+
+    Raises:
+        ValueError: naming the column, and what it is taken for.
+
+    Example:
+        >>> from taut.statistics import Mean, check_columns
+        >>> check_columns({"agee": [31.0]}, [Mean("age", (18, 90))])
+        Traceback (most recent call last):
+        ValueError: the table has no column 'age'; did you mean 'agee'?
+    """
+    _Exact(Table.open(data), parts_of(_checked(statistics), Adjacency.ADD_REMOVE))
+
+
 class _Exact:
     """The exact values of all parts: secret, and held nowhere else."""
 
@@ -125,6 +149,10 @@ class _Exact:
         self._queries: list[Query] = queries_of(self._sums.coordinates if self._sums else ())
         self._sum_queries = len(self._queries)
         self._queries += [Counts(part.statistic.columns) for part in self._counts]
+        self._groups = [part for part in parts if isinstance(part, GroupsPart)]
+        for one in self._groups:
+            cells = one.sums.cells
+            self._queries += [Counts(cells), Sums((one.sums.column,), cells)]
         sorted_ones = tuple(ClippedColumn(name, *q.bounds) for name, q in self._columns.items())
         check_queries(table, [*self._queries, Sums(sorted_ones)])
 
@@ -138,13 +166,18 @@ class _Exact:
             )
         coordinates = self._sums.coordinates if self._sums else ()
         self._integers = exact_sums(coordinates, answers[: self._sum_queries])
-        self._cells = dict(zip(self._counts, answers[self._sum_queries :], strict=True))
+        left = iter(answers[self._sum_queries :])
+        self._cells = {part: next(left) for part in self._counts}
+        self._tables = {part: (next(left), next(left)) for part in self._groups}
         self._values = {name: doubles(self._table, name) for name in self._columns}
 
     def integers(self, part: NoisyPart) -> tuple[list[int], list[float]]:
         """Return the integers of a part, and their units."""
         if isinstance(part, SumsPart):
             return self._integers, [one.unit for one in part.coordinates]
+        if isinstance(part, GroupsPart):
+            tables = part.sums.integers(*self._tables[part])
+            return tables, [part.sums.unit] * len(tables)
         assert isinstance(part, CountsPart)
         cells = [int(count) for count in self._cells[part].ravel()]
         return cells, [1.0] * len(cells)
@@ -196,13 +229,16 @@ def _estimate(
         assert sums is not None
         return linear_estimate(statistic, sums, promise)
     for part, (values, deviations, mechanism) in drawn.noisy.items():
-        if isinstance(part, CountsPart) and part.statistic is statistic:
+        if isinstance(part, CountsPart) and part.statistic == statistic:
             assert isinstance(statistic, CellCounts)
             return counts_estimate(statistic, values, deviations, mechanism, promise)
+        if isinstance(part, GroupsPart) and statistic in part.statistics:
+            assert isinstance(statistic, GroupStatistic | CellCounts)
+            return groups_estimate(statistic, part.sums, values, deviations, mechanism, promise)
     assert isinstance(statistic, Quantiles)
     released = public if sums is None else sums.moments(sums.values).records
     for part, (places, tree) in drawn.places.items():
-        if isinstance(part, QuantilesPart) and part.statistic is statistic:
+        if isinstance(part, QuantilesPart) and part.statistic == statistic:
             return quantiles_estimate(statistic, places, tree, released, promise)
     raise AssertionError("every statistic belongs to a part")
 
