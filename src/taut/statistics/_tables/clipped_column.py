@@ -15,7 +15,7 @@ __all__ = ["BITS", "ClippedColumn", "checked_name"]
 
 BITS = 30
 """Integers are at most 2^30: products fit into int64, and what rounding to the unit can add to a
-mean is below 2^-31 of half the range, far below the noise for fewer than 10^8 records."""
+mean is at most 2^-30 of half the range, far below the noise for fewer than 10^8 records."""
 
 _LARGEST = 1e140  # a bound: differences of bounds, and sums of their squares, stay floats
 _NARROWEST = 1e-140  # bounds apart: squares of units stay floats
