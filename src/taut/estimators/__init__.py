@@ -1,6 +1,7 @@
 """Estimators for scikit-learn pipelines whose fit is private, and says what it cost."""
 
 from taut._base import surface
+from taut.estimators._clusters.kmeans import PrivateKMeans
 from taut.estimators._columns.naive_bayes import PrivateGaussianNB
 from taut.estimators._columns.scaler import PrivateStandardScaler
 from taut.estimators._components.pca import PrivatePCA
@@ -12,6 +13,7 @@ from taut.estimators._regression.estimator import PrivateLinearRegression, Priva
 __all__ = [
     "PrivateElasticNet",
     "PrivateGaussianNB",
+    "PrivateKMeans",
     "PrivateLasso",
     "PrivateLinearRegression",
     "PrivateLogisticRegression",

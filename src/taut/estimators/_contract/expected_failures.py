@@ -23,6 +23,9 @@ _CLASSES = {
 
 EXPECTED_FAILURES: Mapping[str, Mapping[str, str]] = {
     "PrivateElasticNet": _TARGETS,
+    "PrivateKMeans": {
+        "check_clustering": "labels_ would hold the cluster of every record; predict returns them"
+    },
     "PrivateLasso": _TARGETS,
     "PrivateGaussianNB": _CLASSES,
     "PrivateLinearRegression": _TARGETS,

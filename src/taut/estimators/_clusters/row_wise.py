@@ -1,0 +1,41 @@
+"""Products and distances computed row by row: what a row gets depends on no other row.
+
+A matrix product of doubles may round a row in another way when there is one row more or less, and
+put somebody else's record into another cell: more than noise for one record hides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taut._base.arrays import Matrix, Vector
+
+__all__ = ["nearest", "projected"]
+
+
+def projected(rows: Matrix, axes: Matrix) -> Matrix:
+    """Return the products of all rows with axes, columns, added column by column."""
+    result = np.zeros((len(rows), axes.shape[1]))
+    for column, weights in zip(rows.T, axes, strict=True):
+        result += column[:, None] * weights
+    return result
+
+
+def nearest(rows: Matrix, centres: Matrix) -> NDArray[np.intp]:
+    """Return the place of the nearest centre for every row, the first of those equally near."""
+    best = np.full(len(rows), np.inf)
+    places = np.zeros(len(rows), dtype=np.intp)
+    for place, centre in enumerate(centres):
+        distances = squared_distances(rows, centre)
+        closer = distances < best
+        best[closer], places[closer] = distances[closer], place
+    return places
+
+
+def squared_distances(rows: Matrix, centre: Vector) -> Vector:
+    """Return the squared distance of every row to a point."""
+    total = np.zeros(len(rows))
+    for column, value in zip(rows.T, centre, strict=True):
+        total += (column - value) ** 2
+    return total
