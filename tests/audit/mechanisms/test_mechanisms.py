@@ -28,10 +28,11 @@ from taut.noise import (
 )
 
 TIGHT = [
-    (gaussian_game(1.0), 3e-2),
+    (gaussian_game(1.0), 1e-3),
+    (gaussian_game(0.5), 1e-2),
     (laplace_game(1.0), 0.0),
-    (sampled_gaussian_game(0.7, 0.3, 3), 3e-2),
-    (allocated_gaussian_game(0.6, 4), 3e-2),
+    (sampled_gaussian_game(0.7, 0.3, 3), 1e-3),
+    (allocated_gaussian_game(0.6, 4), 1e-3),
     (randomized_response_game(0.75), 0.0),
 ]
 NOISE = {

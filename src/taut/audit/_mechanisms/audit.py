@@ -9,6 +9,7 @@ from taut._base import validate
 from taut.audit._attacks.attack import Evidence, rate_at_least, rate_at_most
 from taut.audit._attacks.claim import Claim, epsilon_at_least
 from taut.audit._attacks.result import AuditResult
+from taut.audit._mechanisms.exact_ratios import epsilon_of_ratios
 from taut.audit._mechanisms.games import MechanismGame
 from taut.noise import RandomSource, SeededForExperiments, default_generator
 
@@ -38,7 +39,9 @@ def audit_mechanism(
         seed: seed of all releases; by default they come from the secure generator.
 
     **Guarantee**: that of :class:`AuditResult`. A tenth of the releases chooses threshold and order
-    of the neighbours, the others judge them (Clopper and Pearson 1934). Log ratios are rounded to
+    of the neighbours, the others judge them (Clopper and Pearson 1934). Where the game is exact,
+    half of what may fail goes to a bound on the mean that delta is of the ratio, which proves more
+    (docs/theory/mechanism-audits.md). Log ratios are rounded to
     nine digits: what low bits of floating-point noise tell beyond is not looked at here (Mironov
     2012); `NoiseMechanism.release` leaves none.
 
@@ -65,10 +68,16 @@ def audit_mechanism(
     judging = [_seen(game, side, count - pilot, source) for side in (False, True)]
     failure = 1 - level
     cut, reverse = _threshold(chosen[0], chosen[1], claim.delta, count - pilot, failure)
-    evidence = _judged(judging, cut, reverse, failure, game.name)
-    found = epsilon_at_least(evidence.tpr_lower, evidence.fpr_upper, claim.delta)
+    counting = failure / 2 if game.exact else failure
+    evidence = _judged(judging, cut, reverse, counting, game.name)
+    found = float(epsilon_at_least(evidence.tpr_lower, evidence.fpr_upper, claim.delta))
+    if game.exact:
+        for side, sign in enumerate((-1.0, 1.0)):
+            pilot_ratios, ratios = sign * chosen[side], sign * judging[side]
+            proven = epsilon_of_ratios(pilot_ratios, ratios, claim.delta, failure / 4)
+            found = max(found, proven)
     return AuditResult(
-        epsilon_lower=float(found),
+        epsilon_lower=found,
         claimed_epsilon=claim.epsilon,
         delta=claim.delta,
         adjacency=game.claimed.adjacency,
@@ -89,13 +98,13 @@ def _seen(
         game.log_ratios(with_record, min(_CHUNK, count - first), source)
         for first in range(0, count, _CHUNK)
     ]
-    values = np.round(np.concatenate(parts), _DIGITS)
+    values = np.asarray(np.round(np.concatenate(parts), _DIGITS), dtype=np.float64)
     if values.shape != (count,) or np.isnan(values).any():
         raise ValueError(
             f"log_ratios must return one number for every release, of shape ({count},) and without "
             f"NaN, got shape {values.shape}"
         )
-    return np.sort(values)
+    return values
 
 
 def _threshold(
@@ -131,7 +140,7 @@ def _threshold(
 def _share(
     values: NDArray[np.float64], cuts: NDArray[np.float64], below: bool
 ) -> NDArray[np.float64]:
-    under = np.searchsorted(values, cuts, side="right") / len(values)
+    under = np.searchsorted(np.sort(values), cuts, side="right") / len(values)
     return np.asarray(under if below else 1 - under)
 
 

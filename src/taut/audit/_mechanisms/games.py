@@ -44,14 +44,18 @@ class MechanismGame:
         log_ratios: function that releases with the record (True) or without it (False), a number of
             times, from a source of random bits, and returns log(p / q) of every release, of shape
             (releases,), where p is the density with the record and q without.
+        exact: whether releases are drawn from p and q themselves, so that ratios are exact but for
+            rounding; say so for simulations only, never for code whose noise is to be audited.
 
-    **Guarantee**: an audit of a game is valid whatever `log_ratios` returns: it is a statistic.
-    Where the ratio is exact, no attack on these neighbours does better (Neyman and Pearson).
+    **Guarantee**: unless it is said to be exact, an audit of a game is valid whatever `log_ratios`
+    returns: it is a statistic. Where the ratio is exact, no attack on these neighbours does better
+    (Neyman and Pearson), and means of what it says are bounded as well.
     """
 
     name: str
     claimed: PrivacyLoss
     log_ratios: LogRatios
+    exact: bool = False
 
 
 def gaussian_game(sigma: float) -> MechanismGame:
@@ -88,7 +92,9 @@ def sampled_gaussian_game(sigma: float, rate: float, steps: int) -> MechanismGam
 
     once = gaussian(deviation)
     loss = count * (once if share == 1 else once.poisson(share))
-    return MechanismGame("gaussian" if share == 1 else "sampled gaussian", loss, log_ratios)
+    return MechanismGame(
+        "gaussian" if share == 1 else "sampled gaussian", loss, log_ratios, exact=True
+    )
 
 
 def allocated_gaussian_game(sigma: float, steps: int) -> MechanismGame:
@@ -102,7 +108,9 @@ def allocated_gaussian_game(sigma: float, steps: int) -> MechanismGame:
         step = (2 * noise - 1) / (2 * deviation**2)
         return np.asarray(logsumexp(step, axis=1) - np.log(count))
 
-    return MechanismGame("allocated gaussian", gaussian(deviation).allocated(count), log_ratios)
+    return MechanismGame(
+        "allocated gaussian", gaussian(deviation).allocated(count), log_ratios, exact=True
+    )
 
 
 def laplace_game(scale: float) -> MechanismGame:
@@ -113,7 +121,7 @@ def laplace_game(scale: float) -> MechanismGame:
         values = width * source.standard_laplace(releases) + with_record
         return np.asarray((np.abs(values) - np.abs(values - 1)) / width)
 
-    return MechanismGame("laplace", laplace(width), log_ratios)
+    return MechanismGame("laplace", laplace(width), log_ratios, exact=True)
 
 
 def randomized_response_game(truth: float) -> MechanismGame:
@@ -124,7 +132,7 @@ def randomized_response_game(truth: float) -> MechanismGame:
         answers = (source.uniform(releases) < right) == with_record
         return np.asarray(np.where(answers, 1.0, -1.0) * np.log(right / (1 - right)))
 
-    return MechanismGame("randomized response", randomized_response(right), log_ratios)
+    return MechanismGame("randomized response", randomized_response(right), log_ratios, exact=True)
 
 
 def noise_game(mechanism: NoiseMechanism, shift: ArrayLike) -> MechanismGame:

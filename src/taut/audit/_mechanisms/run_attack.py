@@ -14,8 +14,8 @@ from scipy.special import logsumexp
 from taut._base import validate
 from taut._base.rounding import round_down, round_up
 from taut.accounting import Adjacency
-from taut.audit._attacks.attack import rate_at_least
 from taut.audit._attacks.games.mixed_states import MixedStatesGame
+from taut.audit._mechanisms.exact_ratios import epsilon_of_ratios
 from taut.audit._mechanisms.games import LogRatios, MechanismGame
 from taut.noise import RandomSource, SeededForExperiments, default_generator
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["RunAttack", "attack_plan", "simulated_epsilon"]
 
 SCHEMA = "taut.run_attack/1"
+_PILOT = 0.1  # share of the releases that fixes the stake
 _NUMBERS = 4_000_000  # normal numbers at once, for the memory's sake
-_HALVINGS = 50  # of the interval of epsilon, to the last digits
 
 
 @dataclass(frozen=True)
@@ -151,9 +151,8 @@ def simulated_epsilon(
         seed: seed of the simulation; by default it comes from the secure generator.
 
     **Guarantee**: delta(epsilon) is the mean of (1 - exp(epsilon - L))_+ over releases with the
-    record, L their log ratio. A release counts with that probability, so that counts are binomial
-    and bounded exactly (Clopper and Pearson 1934). They fall as epsilon grows: the largest epsilon
-    whose bound exceeds `delta` is proven, in each order of the neighbours at half of the level.
+    record, L their log ratio, and is bounded by betting on it (Waudby-Smith and Ramdas 2024;
+    docs/theory/mechanism-audits.md), in each order of the neighbours at half of the level.
     """
     validate.instance(MechanismGame, game=game)
     small = validate.below_one(delta=delta)
@@ -166,24 +165,10 @@ def simulated_epsilon(
     for with_record in (True, False):
         ratios = game.log_ratios(with_record, count, source)
         ratios = ratios if with_record else -ratios
-        found = max(found, _proven(ratios, source.uniform(count), small, (1 - level) / 2))
+        pilot = math.ceil(_PILOT * count)
+        proven = epsilon_of_ratios(ratios[:pilot], ratios[pilot:], small, (1 - level) / 2)
+        found = max(found, proven)
     return found
-
-
-def _proven(
-    ratios: NDArray[np.float64], coins: NDArray[np.float64], delta: float, failure: float
-) -> float:
-    def exceeds(epsilon: float) -> bool:
-        counted = coins < -np.expm1(np.minimum(epsilon - ratios, 0.0))
-        return bool(rate_at_least(int(counted.sum()), len(ratios), failure) > delta)
-
-    low, high = 0.0, max(float(ratios.max()), 0.0)
-    if not exceeds(low):
-        return 0.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if exceeds(middle) else (low, middle)
-    return low
 
 
 def _game(plan: Plan, steps: int) -> MechanismGame:
@@ -215,7 +200,7 @@ def _game(plan: Plan, steps: int) -> MechanismGame:
         with np.errstate(divide="ignore"):
             return np.asarray(np.logaddexp(np.log1p(-rates), np.log(rates) + logs).sum(1))
 
-    return MechanismGame("run", loss, _in_parts(chunk, steps))
+    return MechanismGame("run", loss, _in_parts(chunk, steps), exact=True)
 
 
 def _mixed_game(plan: Plan, steps: int) -> MechanismGame:
@@ -231,7 +216,7 @@ def _mixed_game(plan: Plan, steps: int) -> MechanismGame:
         return states.simulated(moves, source.uniform(releases * steps).reshape(releases, steps))
 
     loss = plan.loss if steps == plan.steps else plan.loss_at(steps)
-    return MechanismGame("run", loss, _in_parts(chunk, steps))
+    return MechanismGame("run", loss, _in_parts(chunk, steps), exact=True)
 
 
 def _in_parts(chunk: LogRatios, steps: int) -> LogRatios:

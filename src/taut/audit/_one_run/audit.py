@@ -14,6 +14,7 @@ from taut.accounting import PrivacyLoss, gaussian
 from taut.audit._attacks.claim import Claim
 from taut.audit._one_run.bounds import curve_p_value, epsilon_lower_bound
 from taut.audit._one_run.canaries import OneRunScores
+from taut.audit._one_run.weighted import weighs_guesses, weighted_lower_bound
 
 __all__ = ["OneRunResult", "audit_one_run"]
 
@@ -109,7 +110,9 @@ def audit_one_run(
             out; a tenth of all by default. Fix it before the run.
 
     **Guarantee**: that of :class:`OneRunResult`. For the relation of `claimed`: a coin adds a
-    record or removes it, or decides which of two it is.
+    record or removes it, or decides which of two it is. If scores are log odds, and delta takes at
+    most a third of what may fail for all canaries together, `epsilon_lower` weighs all guesses by
+    them, and the number of guesses is for the other statements only (docs/theory/one-run.md).
 
     Raises:
         TypeError: for anything but scores of one run.
@@ -135,6 +138,10 @@ def audit_one_run(
     order = np.argsort(scores.values, kind="stable")
     half = tried // 2
     correct = int(scores.included[order[-half:]].sum() + (~scores.included[order[:half]]).sum())
+    if scores.log_odds and weighs_guesses(count, small, 1 - level):
+        lower = weighted_lower_bound(scores.values, scores.included, small, 1 - level)
+    else:
+        lower = epsilon_lower_bound(count, tried, correct, small, 1 - level)
     mu, p_value, epsilon = 0.0, None, None
     if claimed is not None:
         claim = Claim(claimed, small)
@@ -146,7 +153,7 @@ def audit_one_run(
         correct=correct,
         delta=small,
         confidence=level,
-        epsilon_lower=epsilon_lower_bound(count, tried, correct, small, 1 - level),
+        epsilon_lower=lower,
         mu_lower=mu,
         gaussian_epsilon=gaussian(1 / mu).epsilon(small) if mu > 0 else 0.0,
         claimed_epsilon=epsilon,

@@ -25,10 +25,12 @@ class OneRunScores:
     Attributes:
         values: score of every canary, of shape (canaries,); larger speaks for inclusion.
         included: whether the coin put it into the data, of the same shape.
+        log_odds: whether values estimate the log odds of inclusion, and not only their order.
     """
 
     values: NDArray[np.float64]
     included: NDArray[np.bool_]
+    log_odds: bool = False
 
     def __array__(self, *_: object, **__: object) -> NDArray[np.float64]:
         raise validate.WrongType(
@@ -82,12 +84,15 @@ class RunCanaries:
     def __len__(self) -> int:
         return len(self.included)
 
-    def scored(self, values: ArrayLike) -> OneRunScores:
+    def scored(self, values: ArrayLike, *, log_odds: bool = False) -> OneRunScores:
         """Return scores of these canaries, for :func:`audit_one_run`.
 
         Args:
             values: score of every canary, of shape (canaries,), computed without its coin; larger
                 speaks for inclusion.
+            log_odds: whether a value estimates the logarithm of the odds that its canary is in, as
+                sums of log likelihood ratios do; guesses are then weighted by it. No statement
+                depends on how good the estimate is.
 
         Raises:
             ValueError: for another shape, or scores that are not finite.
@@ -98,4 +103,4 @@ class RunCanaries:
                 f"values must be one finite number for each of {len(self)} canaries, got shape "
                 f"{scores.shape}"
             )
-        return OneRunScores(scores, self.included)
+        return OneRunScores(scores, self.included, bool(log_odds))
