@@ -360,7 +360,9 @@ ASKED = {
 def is_ours(error):
     """Return whether the package refused the call by itself."""
     frames = traceback.extract_tb(error.__traceback__)
-    raised = frames[-1].filename.startswith(PACKAGE) or "<string>" in frames[-1].filename
+    last = frames[-1].filename
+    # Estimators have their arguments checked by scikit-learn, whose users know its messages.
+    raised = last.startswith(PACKAGE) or "<string>" in last or "sklearn" in last
     return raised and isinstance(error, OURS)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from taut._base.arrays import Matrix
+from taut._base.arrays import Matrix, real_numbers
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["Provenance", "Rows", "as_provenance", "portions", "public_rows"]
@@ -57,7 +57,7 @@ def public_rows(vectors: ArrayLike, provenance: Provenance | str) -> Rows:
     as_provenance(provenance)
     rows = np.asarray(vectors)
     if rows.dtype not in (np.float32, np.float16):
-        rows = rows.astype(np.float64, copy=False)
+        rows = real_numbers(vectors, "vectors")
     if rows.ndim != 2 or not rows.size:
         raise ValueError(f"vectors must be a table with one vector per row, got shape {rows.shape}")
     if not np.isfinite(rows).all():

@@ -99,9 +99,8 @@ def row_norms(rows: npt.ArrayLike, p: float) -> arrays.Vector:
         >>> row_norms([[3e200, 4e200]], 2)
         array([5.e+200])
     """
-    if not p > 0:
-        raise ValueError(f"p must be greater than 0, got p={p!r}")
-    return _clipping.row_norms(_table(rows, "raise"), p)
+    power = p if isinstance(p, float) and p == np.inf else validate.positive(p=p)
+    return _clipping.row_norms(_table(rows, "raise"), power)
 
 
 def _table(rows: npt.ArrayLike, non_finite: str) -> arrays.Matrix:

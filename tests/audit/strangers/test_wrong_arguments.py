@@ -71,3 +71,34 @@ def test_numbers_of_other_libraries_count_as_the_same_float(number):
     assert taut.laplace(number) == taut.laplace(0.5)
     assert taut.laplace(number).epsilon(0.0) == taut.laplace(0.5).epsilon(0.0)
     assert taut.PrivacyLoss.from_json(taut.laplace(number).to_json()) == taut.laplace(0.5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: renyi.pearson_vajda_laplace(1.0, 2**53), "at most 5000"),
+        (lambda: renyi.pearson_vajda_gaussian(1e-300, 4), "divergences exceed all numbers"),
+        (lambda: accounting.screening_rdp(2**31, 1.0, 1.0, [2.0]), "k must be at most"),
+        (lambda: accounting.screening_rdp(2, 1.0, 1.0, 10**400), "orders must be"),
+        (lambda: noise.clipping.row_norms([[1.0]], 10**400), "within the range of floats"),
+        (lambda: noise.geometry.estimate_kappa([[1j]], provenance="public"), "real numbers"),
+        (
+            lambda: noise.geometry.one_step(
+                np.eye(2), 3, rate=0.1, multiplier=1.0, provenance="public"
+            ),
+            "mechanisms must be of class Mapping",
+        ),
+        (lambda: accounting.IndividualFilter(1.0, size=2).charge([None, 1.0]), "real numbers"),
+        (
+            lambda: accounting.diagnostics.data_dependent_gnmax([3, 1], 1.0, 10**400),
+            "orders must be",
+        ),
+    ],
+)
+def test_hostile_numbers_are_refused_without_work(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_rate_near_zero_makes_an_infinite_error():
+    assert accounting.diagnostics.sampled_mean_error([[1e3]], 2.2e-308) == np.inf

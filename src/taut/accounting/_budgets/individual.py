@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from taut._base import validate
-from taut._base.arrays import Vector
+from taut._base.arrays import Vector, real_numbers
 from taut.accounting._budgets.allowance import BUDGET_FACTOR, budget_for
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.noise import Gaussian
@@ -94,7 +94,7 @@ class IndividualFilter:
         Returns:
             True for the records that take part, shape (records,) or shape of ``indices``.
         """
-        values = np.asarray(costs, dtype=float)
+        values = real_numbers(costs, "costs")
         if values.size and not values.min() >= 0:
             raise ValueError("costs must be numbers of at least 0")
         with self._lock:

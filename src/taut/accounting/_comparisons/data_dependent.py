@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
 from taut._base import validate
-from taut._base.arrays import Vector
+from taut._base.arrays import Vector, real_numbers
 from taut._base.floats import RELATIVE_ERROR
 from taut.accounting._mechanisms.screening import bernoulli_divergences
 from taut.errors import UnsoundConfiguration
@@ -224,7 +224,7 @@ def _gaps(votes: ArrayLike, *, reverse: bool) -> Vector:
 
 
 def _orders(orders: Orders) -> Vector:
-    at = np.asarray(orders, dtype=float)
+    at = real_numbers(orders, "orders")
     if at.ndim != 1 or at.size == 0 or not (at > 1).all() or not np.isfinite(at).all():
         raise ValueError(f"orders must be finite numbers above 1, at least one, got {orders!r}")
     return at

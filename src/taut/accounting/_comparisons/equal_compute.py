@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut._base.arrays import Vector
+from taut._base.arrays import Vector, real_numbers
 from taut.accounting._adjacency import Half, halves
 from taut.accounting._loss import PrivacyLoss
 from taut.accounting._mechanisms.coordinate_blocks import TwiceSampledBlocks
@@ -178,13 +178,15 @@ def sampled_mean_error(rows: ArrayLike, rate: float, sigma: float = 0.0) -> floa
     Raises:
         ValueError: if ``rows`` is not a matrix, or ``rate`` not in (0, 1].
     """
-    y = np.asarray(rows, dtype=float)
+    y = real_numbers(rows, "rows")
     if y.ndim != 2 or y.shape[0] == 0:
         raise ValueError(f"rows must be a matrix with at least one row, got shape {y.shape}")
     q = validate.probability(rate=rate)
     if q == 0:
         raise ValueError("rate must be greater than 0: without a sample there is no estimate")
-    noise = y.shape[1] * validate.non_negative(sigma=sigma) ** 2
+    deviation = np.float64(validate.non_negative(sigma=sigma))
     n = y.shape[0]
     with np.errstate(all="ignore"):  # rows that are not finite have a mean error that is none
-        return float((1 - q) / (q * n**2) * np.sum(y**2) + noise / (n * q) ** 2)
+        share = np.float64(q)  # whose quotients are infinite where those of floats raise
+        sampled = (1 - share) / (share * n**2) * np.sum(y**2)
+        return float(sampled + y.shape[1] * (deviation / (n * share)) ** 2)

@@ -31,7 +31,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr
 
 from taut._base import validate
-from taut._base.arrays import Vector
+from taut._base.arrays import Vector, real_numbers
 from taut._base.floats import RELATIVE_ERROR
 from taut._base.validate import Finite, Positive, PositiveInteger, Probability
 from taut.accounting._adjacency import Adjacency, Half
@@ -55,6 +55,7 @@ __all__ = [
 
 # Divergences increase with the order, so asking here instead of nearer to one is sound; nearer, the
 # rounding of a moment, over the excess of the order, would show beyond 1e-10.
+_MOST_COUNTS = 10**7  # each is looked at: arrays of 80 megabytes
 _LEAST_SCREENING_ORDER = 1 + 1e-5
 _MODERATE_EXPONENT = 300.0  # its double is within the range of exp; larger ones stay logarithms
 _INTERVAL_NODES, _INTERVAL_WEIGHTS = gauss_rule(8)  # for intervals below `_NARROW_INTERVAL`
@@ -189,9 +190,10 @@ def screening_rdp(
     **Guarantee**: every relation without sampling, add/remove or zero-out with it. The exact
     maximum over counts 0 <= t < k and both orders, rounded up.
     """
-    validate.positive_integer(k=k)
+    if validate.positive_integer(k=k) > _MOST_COUNTS:
+        raise ValueError(f"k must be at most {_MOST_COUNTS}, got k={k!r}; count larger groups")
     validate.positive(sigma=sigma)
-    at = np.asarray(orders, dtype=float)
+    at = real_numbers(orders, "orders")
     if at.ndim != 1 or not (at >= 1).all() or not np.isfinite(at).all():
         raise ValueError(f"orders must be finite numbers of at least 1, got orders={orders!r}")
     z = (np.arange(k + 1.0) - validate.finite(threshold=threshold)) / sigma

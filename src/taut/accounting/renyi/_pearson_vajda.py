@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import Context, Decimal, localcontext
+from decimal import Context, Decimal, Overflow, localcontext
 from fractions import Fraction
 from numbers import Rational, Real
 
@@ -17,6 +17,7 @@ from taut._base import validate
 __all__ = ["pearson_vajda", "pearson_vajda_gaussian", "pearson_vajda_laplace"]
 
 _GUARD_DIGITS = 20  # decimals that must survive the cancellation: a float has 17
+_LARGEST_ORDER = 5_000  # some seconds; mechanisms are asked for a few hundred
 _LARGEST_DECIMAL_EXPONENT = (
     10**15
 )  # of a decimal: moments up to exp(2e15) neither over- nor underflow
@@ -108,7 +109,12 @@ def _by_order(moment: Callable[[int], Decimal], largest: int) -> dict[int, float
         with localcontext(
             Context(prec=digits, Emin=-_LARGEST_DECIMAL_EXPONENT, Emax=_LARGEST_DECIMAL_EXPONENT)
         ):
-            moments = [moment(k) for k in range(largest + 1)]
+            try:
+                moments = [moment(k) for k in range(largest + 1)]
+            except Overflow:
+                raise ValueError(
+                    "the noise is so small that divergences exceed all numbers; give more of it"
+                ) from None
             found = {j: _difference(moments, j, digits) for j in range(2, largest + 1)}
         if None not in found.values():
             return {j: float(x) for j, x in found.items() if x is not None}
@@ -155,4 +161,9 @@ def _largest(largest_order: int) -> int:
     n = validate.positive_integer(largest_order=largest_order)
     if n < 2:
         raise ValueError(f"largest_order must be at least 2, got largest_order={n}")
+    if n > _LARGEST_ORDER:
+        raise ValueError(
+            f"largest_order must be at most {_LARGEST_ORDER}, got largest_order={n}: sums "
+            "alternate, and digits and time grow with its square"
+        )
     return n

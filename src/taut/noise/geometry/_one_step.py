@@ -102,6 +102,7 @@ def one_step(
     table = public_rows(vectors, provenance).astype(np.float64)
     q = validate.positive(rate=validate.probability(rate=rate))
     z = validate.positive(multiplier=multiplier)
+    validate.instance(Mapping, mechanisms=mechanisms)
     noises = {name: _noise(name, given, z) for name, given in mechanisms.items()}
     relations = {noise.sensitivity.adjacency for noise in noises.values()}
     if len(relations) > 1:
