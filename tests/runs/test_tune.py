@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from taut.accounting import best_of
 from taut.audit import verify_statement
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
-from taut.runs import TuneConfig, prepare_tuning, resume, tune_run, tuning_options
+from taut.runs import TuneConfig, prepare, prepare_tuning, resume, tune_run, tuning_options
 from taut.runs._tune import _score
 from taut.training import Evaluation
 
@@ -110,6 +111,47 @@ def test_scores_on_private_examples_cost_something(tuned):
     public = tuned()
     assert prepare_tuning(private).trial_epsilon < prepare_tuning(public).trial_epsilon
     assert "discrete_gaussian" in repr(tune_run(private).tuned.loss)
+
+
+def test_trials_are_scored_on_a_file_of_their_own(tuned, folder):
+    # All labels are the same there, so that a score is the share of one class.
+    inputs = np.random.default_rng(1).normal(size=(40, 3))
+    np.savez(folder / "open.npz", x_validation=inputs, y_validation=np.ones(40, dtype=np.int64))
+    config = tuned(data={"validation": "open.npz"}, training={"seed": 3})
+    assert config.scores == "on public examples (open.npz), which is free"
+    outcome = tune_run(config)
+    model = prepare(config.trial(outcome.tuned.setting, 2.0)).model
+    model.load_state_dict(torch.load(folder / "run" / "model.pt", weights_only=True))
+    with torch.no_grad():
+        right = (model(torch.tensor(inputs, dtype=torch.float32)).argmax(1) == 1).double().mean()
+    assert outcome.tuned.score == pytest.approx(float(right))
+    summary = json.loads((folder / "run" / "tuning.json").read_text())
+    assert summary["scores"] == outcome.scores == config.scores
+    # The search costs what it costs without such a file.
+    assert outcome.tuned.loss == prepare_tuning(tuned()).loss
+
+
+def test_scores_on_private_examples_are_told(tuned):
+    private = tuned(tune={"validation": "private", "score_noise": 8.0})
+    assert "noise of deviation 8 on right answers, paid for in every trial" in private.scores
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x_test": np.ones((4, 3)), "y_test": np.ones(4, dtype=int)}, "no array 'x_validation'"),
+        (
+            {"x_validation": np.ones((4, 2)), "y_validation": np.ones(4, dtype=int)},
+            r"one x_validation of shape \[2\], but one x_train of shape \[3\]",
+        ),
+    ],
+)
+def test_validation_files_that_do_not_fit_are_refused(tuned, folder, arrays, message):
+    np.savez(folder / "open.npz", **arrays)
+    with pytest.raises(ValueError, match=message):
+        prepare_tuning(tuned(data={"validation": "open.npz"}))
+    with pytest.raises(FileNotFoundError, match=r"no file .*missing\.npz"):
+        prepare_tuning(tuned(data={"validation": "missing.npz"}))
 
 
 @pytest.mark.slow

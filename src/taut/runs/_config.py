@@ -118,6 +118,11 @@ class RunConfig:
         """The file with examples, if they come from one."""
         return None if self.data.path is None else self.home / self.data.path
 
+    @property
+    def validation_path(self) -> Path | None:
+        """The file with examples to evaluate on, if it is one of their own."""
+        return None if self.data.validation is None else self.home / self.data.validation
+
     def moved(self, home: Path) -> RunConfig:
         """Return the same configuration with paths that start from another directory."""
 
@@ -130,6 +135,8 @@ class RunConfig:
         data = self.data
         if self.data_path is not None:
             data = replace(data, path=seen_from_there(self.data_path))
+        if self.validation_path is not None:
+            data = replace(data, validation=seen_from_there(self.validation_path))
         run = replace(
             self.run,
             directory=seen_from_there(self.directory),

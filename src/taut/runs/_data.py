@@ -79,13 +79,14 @@ def dataset(arrays: Arrays, part: str, source: str, *, classes: bool) -> TensorD
 
 
 def read_data(
-    section: DataSection, path: Path | None, *, classes: bool
+    section: DataSection, path: Path | None, validation: Path | None = None, *, classes: bool
 ) -> tuple[TensorDataset, TensorDataset | None]:
     """Return the examples to train on, and those to evaluate on if there are any.
 
     Args:
         section: what the configuration says.
         path: path of the file, if there is one.
+        validation: path of the file to evaluate on, if it is another one.
         classes: whether targets are labels; otherwise they are numbers.
 
     Raises:
@@ -96,26 +97,29 @@ def read_data(
     arrays = _digits() if path is None else _read(path)
     source = "[data] builtin" if path is None else f"[data] {path}"
     train = _shaped(dataset(arrays, "train", source, classes=classes), section)
-    if "x_test" not in arrays and "y_test" not in arrays:
+    part = "test"
+    if validation is not None:
+        part, source, arrays = "validation", f"[data] {validation}", _read(validation)
+    elif "x_test" not in arrays and "y_test" not in arrays:
         return train, None
-    held_out = _shaped(dataset(arrays, "test", source, classes=classes), section)
-    _check_alike(train, held_out, source)
+    held_out = _shaped(dataset(arrays, part, source, classes=classes), section)
+    _check_alike(train, held_out, source, part)
     return train, held_out
 
 
-def _check_alike(train: TensorDataset, held_out: TensorDataset, source: str) -> None:
+def _check_alike(train: TensorDataset, held_out: TensorDataset, source: str, part: str) -> None:
     """Refuse examples that the model could not be evaluated on, before anything is spent."""
     for name, ours, theirs in zip("xy", train.tensors, held_out.tensors, strict=True):
         if ours.shape[1:] != theirs.shape[1:]:
             raise ValueError(
-                f"{source} has one {name}_test of shape {list(theirs.shape[1:])}, but one "
+                f"{source} has one {name}_{part} of shape {list(theirs.shape[1:])}, but one "
                 f"{name}_train of shape {list(ours.shape[1:])}"
             )
 
 
 def _read(path: Path) -> Arrays:
     if not path.exists():
-        raise FileNotFoundError(f"[data] path: there is no file {path}")
+        raise FileNotFoundError(f"[data] there is no file {path}")
     try:
         return named_arrays(path)
     except ValueError as error:

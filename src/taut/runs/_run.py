@@ -215,7 +215,10 @@ def _prepared(config: RunConfig, plan: Plan | None, allow_code: str | None) -> P
     if names_code(config.model.name):
         check_allowed(config.model.name, allow_code)  # before anything else is opened
     examples, held_out = read_data(
-        config.data, config.data_path, classes=config.training.loss == "cross_entropy"
+        config.data,
+        config.data_path,
+        config.validation_path,
+        classes=config.training.loss == "cross_entropy",
     )
     if plan is None:
         plan = config.plan.plan(len(examples))

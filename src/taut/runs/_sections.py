@@ -26,12 +26,15 @@ class DataSection:
     Attributes:
         path: a file of NumPy arrays (`numpy.savez`) named x_train (or x), y_train (or y) and, for
             examples to evaluate on, x_test, y_test.
+        validation: another file, of arrays x_validation and y_validation, whose examples are
+            evaluated on in the place of x_test, y_test, which are then left alone.
         builtin: name of a dataset that comes with a package: "digits" of scikit-learn.
         scale: multiplies inputs; a number that was not computed from them.
         shape: shape of one input, if it is not that of the file.
     """
 
     path: str | None = None
+    validation: str | None = None
     builtin: str | None = field(default=None, metadata={"choices": ("digits",)})
     scale: float | None = None
     shape: tuple[int, ...] | None = None

@@ -37,11 +37,13 @@ class TuningOutcome:
         directory: directory of the search: statement.json (the promise, for ``taut verify``),
             model.pt and winner.toml of the winner, tuning.json; ``private`` is for its owner alone.
         is_secure: whether all randomness came from a secure generator.
+        scores: what trials were scored on, and what that cost, in a sentence.
     """
 
     tuned: Tuned
     directory: Path
     is_secure: bool
+    scores: str = ""
 
 
 def prepare_tuning(config: TuneConfig, *, allow_code: str | None = None) -> PlannedSearch:
@@ -112,8 +114,8 @@ def tune_run(config: TuneConfig, *, allow_code: str | None = None) -> TuningOutc
         directory=directory / "private",
         generator=None if seed is None else SeededForExperiments(seed),
     )
-    _publish(tuned, directory, is_secure=seed is None)
-    return TuningOutcome(tuned, directory, seed is None)
+    _publish(tuned, directory, config.scores, is_secure=seed is None)
+    return TuningOutcome(tuned, directory, seed is None, config.scores)
 
 
 def _statement(search: PlannedSearch, delta: float) -> dict[str, Any]:
@@ -138,10 +140,16 @@ def _loss(config: TuneConfig, search: PlannedSearch) -> Any:
 def _examples(config: TuneConfig) -> int:
     base = config.base
     examples, held_out = read_data(
-        base.data, base.data_path, classes=base.training.loss == "cross_entropy"
+        base.data,
+        base.data_path,
+        base.validation_path,
+        classes=base.training.loss == "cross_entropy",
     )
     if held_out is None:
-        raise ValueError("[data] needs x_test and y_test: they score the trials")
+        raise ValueError(
+            "[data] needs x_test and y_test, or validation, a file of their own: they score the "
+            "trials"
+        )
     return len(examples)
 
 
@@ -206,7 +214,7 @@ def _score(outcome: RunOutcome, noise: float | None) -> float:
     return (right + int(discrete_gaussian_noise(noise)[0])) / evaluation.examples
 
 
-def _publish(tuned: Tuned, directory: Path, *, is_secure: bool) -> None:
+def _publish(tuned: Tuned, directory: Path, scores: str, *, is_secure: bool) -> None:
     """Put what may be published in the directory: no result of a single run."""
     won = directory / "private" / "winner" / "run"
     if tuned.setting is not None and won.exists():
@@ -215,11 +223,11 @@ def _publish(tuned: Tuned, directory: Path, *, is_secure: bool) -> None:
             temporary = directory / f"{published}.part"
             shutil.copyfile(won / name, temporary)
             temporary.replace(directory / published)
-    summary = {**_summary(tuned), "is_secure": is_secure}
+    summary = {**_summary(tuned, scores), "is_secure": is_secure}
     write_atomically(directory / "tuning.json", json.dumps(summary, indent=2))
 
 
-def _summary(tuned: Tuned) -> Mapping[str, Any]:
+def _summary(tuned: Tuned, scores: str) -> Mapping[str, Any]:
     return {
         "schema": "taut.tuning/1",
         "winner": None if tuned.setting is None else dict(tuned.setting),
@@ -229,4 +237,5 @@ def _summary(tuned: Tuned) -> Mapping[str, Any]:
         "adjacency": str(tuned.loss.adjacency),
         "hidden_by_the_winner_alone": tuned.own_epsilon.upper,
         "trials": str(tuned.trials),
+        "scores": scores,
     }

@@ -42,8 +42,9 @@ class TuneSection:
     Attributes:
         space: values by key, such as ``"training.learning_rate" = [0.1, 0.5]``; or bounds,
             ``{low = 0.01, high = 1.0, log = true}``.
-        validation: "public" if the examples x_test and y_test, which score trials, are public;
-            "private" if they are to be protected too.
+        validation: "public" if the examples that score trials are public; "private" if they are to
+            be protected too. They are those of ``[data] validation``, a file of their own, or
+            x_test and y_test.
         score_noise: deviation of the noise on the number of right answers, for private ones.
         trials: expected number of trials.
         law: how the number is drawn: "logarithmic" costs less, "geometric" has fewer single trials,
@@ -188,6 +189,18 @@ class TuneConfig:
     def directory(self) -> Path:
         """Where the search keeps its files."""
         return self.base.directory
+
+    @property
+    def scores(self) -> str:
+        """What trials are scored on, and what that costs."""
+        validation = self.base.data.validation
+        where = "x_test, y_test" if validation is None else validation
+        if self.tune.score_noise is None:
+            return f"on public examples ({where}), which is free"
+        return (
+            f"on private examples ({where}), with noise of deviation {self.tune.score_noise:g} on "
+            "right answers, paid for in every trial"
+        )
 
     @property
     def representatives(self) -> list[dict[str, Any]]:

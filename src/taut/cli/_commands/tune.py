@@ -71,6 +71,7 @@ def _print_plan(config: "TuneConfig", allow_code: str | None, *, as_json: bool) 
         alone = "" if epsilon is None else round_up(epsilon, 4)
         share = "" if math.isnan(tried) else f"{tried:.0%}"
         print(f"{law.expected:8g}  {alone:>14}  {share:>18}")
+    print(f"trials are scored {config.scores}")
     print(f"dry run: nothing was trained; the search would be in {config.directory}")
 
 
@@ -83,6 +84,7 @@ def _print_outcome(outcome: "TuningOutcome", *, as_json: bool) -> None:
                 "is_secure": outcome.is_secure,
                 "winner": None if tuned.setting is None else dict(tuned.setting),
                 "score": None if tuned.setting is None else tuned.score,
+                "scores": outcome.scores,
                 "own_epsilon": tuned.own_epsilon.upper,
                 "directory": str(outcome.directory),
             }
@@ -103,6 +105,7 @@ def _print_outcome(outcome: "TuningOutcome", *, as_json: bool) -> None:
             f"the winner alone would claim {round_up(tuned.own_epsilon.upper, 6)}: not a promise",
         ),
     ]
+    rows.append(("scored", outcome.scores))
     if not outcome.is_secure:
         rows.append(("note", "randomness came from a seed: an experiment, not a promise"))
     statement = outcome.directory / "statement.json"
