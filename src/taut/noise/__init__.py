@@ -16,7 +16,11 @@ from taut.noise._mechanisms.grid_gaussian import GridGaussian, grid_gaussian
 from taut.noise._mechanisms.laplace import LaplaceNoise, laplace_with_scales
 from taut.noise._mechanisms.mechanism import Certificate, NoiseMechanism
 from taut.noise._mechanisms.products import FixedRows, GaussianProducts
-from taut.noise._mechanisms.second_moment import GaussianMoments, gaussian_moments
+from taut.noise._mechanisms.second_moment import (
+    GaussianMoments,
+    exact_moments,
+    gaussian_moments,
+)
 from taut.noise._optimal.gaussian import gaussian_with_scales, optimal_gaussian
 from taut.noise._optimal.given_covariance import gaussian_with_covariance
 from taut.noise._optimal.grouped import GroupedNoise, grouped_linf
@@ -80,6 +84,7 @@ __all__ = [
     "discrete_gaussian_noise",
     "discrete_laplace_noise",
     "disparity",
+    "exact_moments",
     "gaussian_moments",
     "gaussian_with_covariance",
     "gaussian_with_scales",

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -28,7 +29,7 @@ from taut.noise._sets.balls import L2Ball
 from taut.noise._sets.sets import Source
 from taut.noise.recording import Release, released
 
-__all__ = ["GaussianMoments", "gaussian_moments"]
+__all__ = ["GaussianMoments", "exact_moments", "gaussian_moments"]
 
 _MOST_COLUMNS = 4096  # a symmetric matrix has half their square of numbers
 _LARGEST_CLIP = 1e34  # and one over it the least: fourth powers, and their sums, stay floats
@@ -214,6 +215,39 @@ class GaussianMoments:
             loss=lambda: self.loss,
             resolution=min(float((self._rounded.grid[noisy] / scales[noisy]).max()), 1.0),
         )
+
+
+def exact_moments(
+    blocks: Iterable[ArrayLike], sizes: Sequence[int], clips: Sequence[float]
+) -> NDArray[np.object_]:
+    """Return the sum of x xᵀ over clipped rows, as the rational numbers that it consists of.
+
+    Args:
+        blocks: tables with the columns of all groups side by side, one row per record.
+        sizes: number of columns in every group, in order.
+        clips: l2 norm to which the columns of every group are scaled down, row by row.
+
+    Rows are treated as `GaussianMoments` treats them: what one of them adds keeps the bounds that
+    are named there, to the last bit.
+
+    **Guarantee**: none. These sums have no noise: they are for mechanisms that add theirs later,
+    and are published nowhere.
+
+    Example:
+        >>> from taut.noise import exact_moments
+        >>> exact_moments([[[0.5, 1.5], [0.25, -1.0]]], (1, 1), (1.0, 2.0))[0].tolist()
+        [Fraction(5, 16), Fraction(1, 2)]
+    """
+    plain = GaussianMoments(
+        tuple(sizes), tuple(clips), tuple(tuple(one * other for other in clips) for one in clips)
+    )
+    sums, exponents = plain._sums(blocks), plain._exponents.tolist()
+    matrix = np.empty((plain.columns, plain.columns), dtype=np.object_)
+    upper = zip(*np.triu_indices(plain.columns), strict=True)
+    for (i, j), units, exponent in zip(upper, sums.integers(), exponents, strict=True):
+        entry = Fraction(units) * Fraction(2) ** (sums.exponent + exponent)
+        matrix[i, j] = matrix[j, i] = entry
+    return matrix
 
 
 def gaussian_moments(
