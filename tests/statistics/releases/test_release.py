@@ -129,6 +129,17 @@ def test_a_joint_design_errs_less_than_releases_one_by_one():
         assert estimate.standard_error < one.estimates[0].standard_error
 
 
+def test_the_order_of_columns_is_that_of_the_call():
+    """Designs are kept: one for the same columns in another order must not be taken."""
+    table, wide = people(400), {"age": AGE, "income": (0, 1e6)}
+    for names in (["age", "income"], ["income", "age"]):
+        bounds = {name: wide[name] for name in names}
+        wanted = [Covariance(bounds, name="matrix"), CellCounts(REGIONS)]
+        found = release(table, wanted, epsilon=1e3, generator=SeededForExperiments(seed=0))
+        ages = names.index("age")
+        assert found["matrix"].value[ages, ages] == pytest.approx(np.var(table["age"]), rel=0.1)
+
+
 def test_weights_move_the_budget():
     table = people(100)
 

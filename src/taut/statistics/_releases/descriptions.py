@@ -226,8 +226,9 @@ class Covariance(LinearStatistic):
         'covariance of age, income'
     """
 
-    bounds: Mapping[str, Bounds] = field(hash=False)
+    bounds: Mapping[str, Bounds] = field(compare=False)
     positive: bool = True
+    clipped: tuple[ClippedColumn, ...] = field(init=False, repr=False)  # in order, unlike bounds
 
     def __post_init__(self) -> None:
         """Check the bounds."""
@@ -235,17 +236,14 @@ class Covariance(LinearStatistic):
             raise ValueError("bounds must be a mapping, such as {'age': (18, 90)}")
         checked = {name: checked_bounds(name, bounds) for name, bounds in self.bounds.items()}
         object.__setattr__(self, "bounds", checked)
+        columns = tuple(ClippedColumn(name, *bounds) for name, bounds in checked.items())
+        object.__setattr__(self, "clipped", columns)
         super().__post_init__()
 
     @property
     def title(self) -> str:
         """What it is, in words."""
         return f"covariance of {', '.join(self.bounds)}"
-
-    @property
-    def clipped(self) -> tuple[ClippedColumn, ...]:
-        """The columns, cut to their bounds."""
-        return tuple(ClippedColumn(name, *bounds) for name, bounds in self.bounds.items())
 
     def terms(self) -> Iterator[tuple[Coordinate, float]]:
         """Yield products, sums and the count, so that entries count by their half ranges."""
