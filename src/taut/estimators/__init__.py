@@ -8,9 +8,12 @@ from taut.estimators._components.pca import PrivatePCA
 from taut.estimators._descent.elastic_net import PrivateElasticNet, PrivateLasso
 from taut.estimators._descent.sparse_logistic import PrivateSparseLogisticRegression
 from taut.estimators._logistic.logistic_regression import PrivateLogisticRegression
+from taut.estimators._posterior.pair import PosteriorPair
+from taut.estimators._posterior.release import RidgePosterior, ridge_posterior
 from taut.estimators._regression.estimator import PrivateLinearRegression, PrivateRidge
 
 __all__ = [
+    "PosteriorPair",
     "PrivateElasticNet",
     "PrivateGaussianNB",
     "PrivateKMeans",
@@ -21,6 +24,8 @@ __all__ = [
     "PrivateRidge",
     "PrivateSparseLogisticRegression",
     "PrivateStandardScaler",
+    "RidgePosterior",
+    "ridge_posterior",
 ]
 
 surface.claim(globals())
