@@ -17,7 +17,8 @@ X = RANDOM.standard_normal((6000, 4)) / 2.5
 X *= np.minimum(1, 1 / np.linalg.norm(X, axis=1))[:, None]
 Y = X @ [0.5, -0.4, 0.2, 0.1] + 0.1 + 0.05 * RANDOM.standard_normal(6000)
 RELATION = dict.fromkeys(METHODS, "add_remove") | {"output_perturbation": "replace"}
-NAMES = sorted(METHODS)
+# A sample of a posterior keeps its spread at any budget: test_posterior.py is about those.
+NAMES = sorted(set(METHODS) - {"ada_ops", "ops_balanced", "ops_ptr"})
 
 
 def model(name, kind=PrivateLinearRegression, **settings):

@@ -9,6 +9,7 @@ from taut.estimators._regression.method import Maker, Method
 from taut.estimators._regression.methods.adassp import adassp
 from taut.estimators._regression.methods.boosted import boosted_adassp
 from taut.estimators._regression.methods.output_perturbation import output_perturbation
+from taut.estimators._regression.methods.posterior import ada_ops, ops_balanced, ops_ptr
 from taut.estimators._regression.methods.refined import posterior_mean, refined
 from taut.estimators._regression.methods.ssp import ssp
 from taut.estimators._regression.methods.zero_predictor import zero_predictor
@@ -26,6 +27,9 @@ METHODS: Mapping[str, Maker] = MappingProxyType(
         "adassp": adassp,
         "boosted_adassp": boosted_adassp,
         "output_perturbation": output_perturbation,
+        "ada_ops": ada_ops,
+        "ops_balanced": ops_balanced,
+        "ops_ptr": ops_ptr,
         "zero": zero_predictor,
     }
 )

@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from taut._base import validate
-from taut._base.arrays import Vector
+from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency
 from taut.estimators._contract.estimator import Ledger, PrivateEstimator
 from taut.estimators._contract.inputs import features, features_and_targets, refuse_weights
@@ -31,11 +31,13 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
     target_bound: float | tuple[float, float] | None
     method: str
     fit_intercept: bool
+    public_data: tuple[ArrayLike, ArrayLike] | None
 
     coef_: Vector
     intercept_: float
     method_: str
     why_: str
+    refused_: bool
 
     def fit(self, X: Any, y: Any, **refused: Any) -> Self:
         """Fit the model: one private release.
@@ -96,11 +98,27 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
             relation,
             records if relation is Adjacency.REPLACE else None,
             made.penalties(self._alpha()) if self._alpha() else (),
+            self._public(made),
         )
+
+    def _public(self, made: Units) -> Matrix | None:
+        """Return the public records in public units."""
+        if self.public_data is None:
+            return None
+        if not isinstance(self.public_data, tuple | list) or len(self.public_data) != 2:
+            raise ValueError("public_data must be a pair, features and targets of public records")
+        rows, targets = (real_numbers(one, "public_data") for one in self.public_data)
+        if rows.ndim != 2 or rows.shape[1] != made.half.size or targets.shape != rows.shape[:1]:
+            raise ValueError(
+                f"public_data must be a table with {made.half.size} columns and as many targets as "
+                f"rows, got shapes {rows.shape} and {targets.shape}"
+            )
+        return np.vstack([*made.blocks(rows, targets)])
 
     def _settle(self, name: str, why: str, found: Fit, made: Units) -> Self:
         self.coef_, self.intercept_ = made.coefficients(found.coefficients)
         self.method_, self.why_ = name, f"{why}: {found.why}"
+        self.refused_ = found.refused
         return self
 
     def _more_tags(self) -> dict[str, Any]:  # scikit-learn before 1.6
@@ -132,6 +150,7 @@ class PrivateLinearRegression(_PrivateRegression):
             is public then).
         ledger: budget that pays for the fit, such as a `taut.accounting.PrivacyFilter`.
         generator: source of the noise, by default the secure generator.
+        public_data: features and targets of public records, for methods that compare on them.
 
     Attributes:
         coef_: slopes, one per column.
@@ -140,6 +159,8 @@ class PrivateLinearRegression(_PrivateRegression):
         promise_: what may be published about it.
         method_: name of the method that was used.
         why_: why it was, and what it chose: by public facts and released numbers alone.
+        refused_: whether a test that is part of the method refused to release a model: coefficients
+            are zero then, and the whole loss is spent.
         n_features_in_: number of columns.
         feature_names_in_: names of columns, if they have some.
 
@@ -173,6 +194,7 @@ class PrivateLinearRegression(_PrivateRegression):
         adjacency: Adjacency | str = "add_remove",
         ledger: Ledger | None = None,
         generator: RandomSource | None = None,
+        public_data: tuple[ArrayLike, ArrayLike] | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -184,6 +206,7 @@ class PrivateLinearRegression(_PrivateRegression):
         self.adjacency = adjacency
         self.ledger = ledger
         self.generator = generator
+        self.public_data = public_data
 
 
 class PrivateRidge(_PrivateRegression):
@@ -202,6 +225,7 @@ class PrivateRidge(_PrivateRegression):
         adjacency: neighbouring relation, ``"add_remove"`` or ``"replace"``.
         ledger: budget that pays for the fit.
         generator: source of the noise, by default the secure generator.
+        public_data: features and targets of public records, for methods that compare on them.
 
     Attributes are those of `PrivateLinearRegression`.
 
@@ -231,6 +255,7 @@ class PrivateRidge(_PrivateRegression):
         adjacency: Adjacency | str = "add_remove",
         ledger: Ledger | None = None,
         generator: RandomSource | None = None,
+        public_data: tuple[ArrayLike, ArrayLike] | None = None,
     ) -> None:
         self.alpha = alpha
         self.epsilon = epsilon
@@ -243,6 +268,7 @@ class PrivateRidge(_PrivateRegression):
         self.adjacency = adjacency
         self.ledger = ledger
         self.generator = generator
+        self.public_data = public_data
 
     def _alpha(self) -> float:
         return validate.non_negative(alpha=self.alpha)

@@ -30,12 +30,14 @@ class Fit:
         why: a sentence on what was chosen, by public facts and released numbers.
         moments: released moments, from which intervals follow; None if there are none.
         measurements: all that was released of targets and residuals beside them.
+        refused: whether a test of the method refused to release more: coefficients are zero then.
     """
 
     coefficients: Vector
     why: str
     moments: NoisyMoments | None = field(default=None, repr=False)
     measurements: tuple[Measurement, ...] = field(default=(), repr=False)
+    refused: bool = False
 
 
 class Method(Protocol):

@@ -27,6 +27,7 @@ class Setting:
         records: number of records where it is public, under replace-one; None otherwise.
         penalties: weights of a ridge penalty that was asked for, one per feature and in these
             units; empty for none. The column of ones has none.
+        public: public records as a block, see `Problem.blocks`; None for none.
     """
 
     features: int
@@ -34,6 +35,7 @@ class Setting:
     adjacency: Adjacency
     records: int | None = None
     penalties: tuple[float, ...] = ()
+    public: Matrix | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the parameters."""
