@@ -1,4 +1,4 @@
-"""E58: the loss of a posterior sample is larger than is printed."""
+"""E59: the loss of a posterior sample is larger than is printed."""
 
 import math
 

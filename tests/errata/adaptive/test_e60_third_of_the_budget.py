@@ -1,4 +1,4 @@
-"""E59: noise of AdaSSP and AdaOPS that is said to cost a third of the budget."""
+"""E60: noise of AdaSSP and AdaOPS that is said to cost a third of the budget."""
 
 import math
 

@@ -75,7 +75,7 @@ class TestAllNeighboursOfTinyData:
     @pytest.mark.parametrize(("ridge", "epsilon"), [(0.2, 0.5), (2.0, 0.3)])
     def test_bounds_at_the_data_hold_for_every_record(self, ridge, epsilon):
         precision, worst = 0.05, 0.0
-        for data in DATA[::11]:
+        for data in DATA[::19]:
             x = np.array([one[0] for one in data])
             least = max(float(x @ x) - 1.0, 0.0)
             solution = self.of(data, ridge, precision)[0]
@@ -95,7 +95,7 @@ class TestAllNeighboursOfTinyData:
 
     def test_bounds_at_the_data_hold_for_exchanges(self):
         ridge, precision, epsilon = 0.4, 0.02, 0.6
-        for data in [one for one in DATA[::7] if one]:
+        for data in [one for one in DATA[::13] if one]:
             x = np.array([one[0] for one in data])
             least = max(float(x @ x) - 1.0, 0.0)
             ours = self.of(data, ridge, precision)
