@@ -330,3 +330,11 @@ def test_what_bounds_add_covers_the_rounding_of_divergences(kind):
             }[kind]
             assert truth * (1 - 1e-15) <= float(found[0])
             assert truth <= float(found[0]) * bounds._SUM_ERROR
+
+
+def test_pure_bounds_are_sums_of_both_noises():
+    # e1 + c e2, or c (e1 + e2) with fresh thresholds, for e1 = 0.1, e2 = 0.2 and five answers.
+    once = design(laplace(10.0), laplace(10.0), 5)
+    assert once.pure_epsilon == pytest.approx(1.1, rel=1e-12)
+    afresh = SparseVectorDesign(laplace(10.0), laplace(10.0), 1.0, 5, "replace", resample=True)
+    assert afresh.pure_epsilon == pytest.approx(1.5, rel=1e-12)
