@@ -198,12 +198,14 @@ def test_number_of_columns_is_checked(name):
 
 
 def test_public_parameters_are_required(name):
-    needed = {"bounds", "classes", "row_norm"} & set(parameters(name))
-    for one in needed:
-        if parameters(name)[one].default is None:
-            with pytest.raises(ValueError, match=one):
-                fitted(name, *data(), **{one: None})
-    assert "classes" in parameters(name) or not is_classifier(example(name))
+    limits = {"bounds", "feature_norm", "row_norm"} & set(parameters(name))
+    limits = sorted(one for one in limits if parameters(name)[one].default is None)
+    if limits:  # one of them is enough where there are several
+        with pytest.raises(ValueError, match="|".join(limits)):
+            fitted(name, *data(), **dict.fromkeys(limits))
+    if is_classifier(example(name)):
+        with pytest.raises(ValueError, match="classes"):
+            fitted(name, *data(), classes=None)
 
 
 @pytest.mark.parametrize("bounds", [(1.0, -1.0), (0.0, 0.0), (0.0, np.nan), (-np.inf, 1.0), 3.0])
