@@ -3,7 +3,7 @@
     python benchmarks/regression.py [splits]
 
 Reads ``uci/*.csv.gz`` (last column: target) below TAUT_DATA or ../shared/data. Columns are centred
-and scaled, and rows and targets bounded, *without* privacy and beforehand, for all methods alike, as
+and scaled, and rows and targets bounded, *without* privacy and beforehand, for all methods alike as
 papers of the field do: features to unit variance, rows to a norm of at most √d, targets to unit
 variance and [-3, 3]. What is compared is the regression. Errors are mean squared test errors over
 random splits (80 % for the fit), in units of the variance of targets; replace-one neighbours for

@@ -15,6 +15,7 @@ from taut.accounting import Adjacency
 from taut.estimators._contract.estimator import Ledger, PrivateEstimator
 from taut.estimators._contract.inputs import features, features_and_targets, refuse_weights
 from taut.estimators._regression.choice import choose
+from taut.estimators._regression.intervals import unpenalised
 from taut.estimators._regression.method import Fit
 from taut.estimators._regression.problem import Problem, Setting
 from taut.estimators._regression.units import Units, units
@@ -38,6 +39,7 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
     method_: str
     why_: str
     refused_: bool
+    _released: tuple[Units, Setting, Fit]
 
     def fit(self, X: Any, y: Any, **refused: Any) -> Self:
         """Fit the model: one private release.
@@ -64,7 +66,11 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
         name, method, why = choose(self.method, setting, epsilon, delta)
         self._begin(method.loss)
         found = method.fit(Problem(setting, lambda: made.blocks(table, targets)), self.generator)
-        return self._settle(name, why, found, made)
+        self._released = made, setting, found
+        self.coef_, self.intercept_ = made.coefficients(found.coefficients)
+        self.method_, self.why_ = name, f"{why}: {found.why}"
+        self.refused_ = found.refused
+        return self
 
     def predict(self, X: Any) -> Vector:
         """Return the values of the model, one per row.
@@ -77,6 +83,62 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
         with np.errstate(all="ignore"):
             values: Vector = table @ self.coef_ + self.intercept_
         return values
+
+    def coef_interval(self, level: float = 0.95) -> Matrix:
+        """Return confidence intervals of the slopes, one row of lower and upper end per column.
+
+        They follow from released numbers and public scales of noise, and cost nothing. Centres are
+        estimates without a penalty, which `coef_` is not. Where noise hides a direction of the
+        features they are infinite.
+
+        Args:
+            level: probability with which each interval covers its slope.
+
+        **Guarantee**: what follows a release is a function of it, without further loss. Coverage
+        is that of a linear model with even variances, for many records within the bounds
+        (docs/theory/regression.md#intervals).
+
+        Raises:
+            ValueError: if the method releases no moments, or nothing tells how many records there
+                are.
+        """
+        return self._intervals(level)[:-1]
+
+    def intercept_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return a confidence interval of the intercept; see `coef_interval`.
+
+        Args:
+            level: probability with which it covers the intercept.
+        """
+        low, high = self._intervals(level)[-1].tolist()
+        return low, high
+
+    @property
+    def coef_interval_(self) -> Matrix:
+        """Confidence intervals of the slopes at the level 0.95; see `coef_interval`."""
+        return self.coef_interval()
+
+    def _intervals(self, level: float) -> Matrix:
+        check_is_fitted(self)
+        if not 0 < validate.probability(level=level) < 1:
+            raise ValueError(f"level must be between 0 and 1, got level={level!r}")
+        made, setting, found = self._released
+        if found.moments is None:
+            raise ValueError(
+                f"method must be one that releases moments, got {self.method_!r}: nothing tells "
+                "how uncertain its coefficients are"
+            )
+        if setting.records is None and not setting.intercept:
+            raise ValueError(
+                "fit_intercept must be True, or adjacency 'replace': the number of records is "
+                "neither public nor released otherwise"
+            )
+        records = setting.records or float(found.moments.design[-1, -1])
+        estimate = unpenalised(found.moments, found.measurements, records)
+        functions, constant = made.functions()
+        ends = estimate.intervals(functions, level)
+        ends[-1] += constant
+        return ends
 
     def _units(self, columns: int) -> Units:
         return units(
@@ -114,12 +176,6 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
                 f"rows, got shapes {rows.shape} and {targets.shape}"
             )
         return np.vstack([*made.blocks(rows, targets)])
-
-    def _settle(self, name: str, why: str, found: Fit, made: Units) -> Self:
-        self.coef_, self.intercept_ = made.coefficients(found.coefficients)
-        self.method_, self.why_ = name, f"{why}: {found.why}"
-        self.refused_ = found.refused
-        return self
 
     def _more_tags(self) -> dict[str, Any]:  # scikit-learn before 1.6
         return {"non_deterministic": True, "allow_nan": True, "poor_score": True}
@@ -161,6 +217,7 @@ class PrivateLinearRegression(_PrivateRegression):
         why_: why it was, and what it chose: by public facts and released numbers alone.
         refused_: whether a test that is part of the method refused to release a model: coefficients
             are zero then, and the whole loss is spent.
+        coef_interval_: 95 % confidence intervals of the slopes, by released numbers alone.
         n_features_in_: number of columns.
         feature_names_in_: names of columns, if they have some.
 

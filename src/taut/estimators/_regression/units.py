@@ -69,11 +69,22 @@ class Units:
 
     def coefficients(self, found: Vector) -> tuple[Vector, float]:
         """Return slopes and intercept for columns as people have them."""
-        slopes = found[: self.half.size] / (self.norm * self.half) * self.target_half
-        if not self.intercept:
-            return slopes, 0.0
-        height = self.target_centre + self.target_half * float(found[-1])
-        return slopes, height - float(slopes @ self.centre)
+        functions, constant = self.functions()
+        *slopes, intercept = (functions @ found).tolist()
+        return np.array(slopes), intercept + constant
+
+    def functions(self) -> tuple[Matrix, float]:
+        """Return slopes, then the intercept, as functions of coefficients in these units.
+
+        Returns:
+            One row per slope and one for the intercept, and what is added to the intercept.
+        """
+        scales = self.target_half / (self.norm * self.half)
+        functions = np.zeros((self.half.size + 1, self.half.size + self.intercept))
+        functions[:-1, : self.half.size] = np.diag(scales)
+        if self.intercept:
+            functions[-1] = np.append(-scales * self.centre, self.target_half)
+        return functions, self.target_centre
 
     def penalties(self, alpha: float) -> tuple[float, ...]:
         """Return the weights of the penalty alpha * |coefficients|^2 in these units."""

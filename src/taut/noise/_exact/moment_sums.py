@@ -20,12 +20,12 @@ from taut.noise._exact_sums import FixedPoint, Integers, carried, moment_limbs
 
 __all__ = ["MomentSums"]
 
-_PORTION = 1 << 11  # rows: products of two limbs and of sums of two limbs add up exactly
-_MOST_PORTIONS = 1 << 9  # sums below 2^53 each that fit into 64 bits, with room
-_THREADS = min(4, os.cpu_count() or 1)
+_ROWS_TOGETHER = 1 << 11  # rows: products of two limbs and of sums of two limbs add up exactly
+_MOST_TOGETHER = 1 << 9  # sums below 2^53 each that fit into 64 bits, with room
+_THREADS = min(4, os.cpu_count() or 1)  # more wait for memory, and for who hands out portions
 _FAR = 1e150  # entries are cut there: their squares, and sums of them, are doubles
 # What sums of 4096 squares, a root and two products lose, relative to them, is less than half.
-_MARGIN = 2.0**-40
+_CLIP_MARGIN = 2.0**-40
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class MomentSums:
         for sums in self._in_order(tables):
             waiting += sums
             count += 1
-            if count == _MOST_PORTIONS:
+            if count == _MOST_TOGETHER:
                 total = total.plus(carried(waiting, -80))
                 waiting[:], count = 0, 0
         return total.plus(carried(waiting, -80))
@@ -87,12 +87,12 @@ class MomentSums:
 
 def _factors(columns: Matrix, clip: float) -> Vector:
     """Return what makes every column no longer than the clip."""
-    limit = clip * (1 - _MARGIN)
+    limit = clip * (1 - _CLIP_MARGIN)
     norms = np.sqrt(np.einsum("ij,ij->j", columns, columns))
     return np.where(norms > limit, limit / norms, 1.0)
 
 
 def _portions(tables: Iterable[Matrix]) -> Iterator[Matrix]:
     for table in tables:
-        for start in range(0, len(table), _PORTION):
-            yield table[start : start + _PORTION]
+        for start in range(0, len(table), _ROWS_TOGETHER):
+            yield table[start : start + _ROWS_TOGETHER]

@@ -1,0 +1,63 @@
+"""Intervals cover as often as they say, from released numbers alone."""
+
+import numpy as np
+import pytest
+
+from taut.estimators import PrivateLinearRegression
+from taut.noise import SeededForExperiments
+
+SLOPES, HEIGHT = np.array([0.5, -0.3, 0.2, 0.0, 0.1]), 0.2
+
+
+def fitted(seed, records=10_000, **settings):
+    random = np.random.default_rng(seed)
+    rows = random.uniform(-1, 1, (records, 5))
+    targets = rows @ SLOPES + HEIGHT + 0.3 * random.standard_normal(records)
+    given = {"bounds": (-1, 1), "target_bound": 2.5, "generator": SeededForExperiments(seed)}
+    return PrivateLinearRegression(**{**given, **settings}).fit(rows, targets)
+
+
+def covers(model, level=0.95):
+    ends = model.coef_interval(level)
+    low, high = model.intercept_interval(level)
+    slopes = (ends[:, 0] <= SLOPES) & (ends[:, 1] >= SLOPES)
+    return np.append(slopes, low <= HEIGHT <= high)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["auto", "posterior_mean", "adassp"])
+def test_coverage_is_between_93_and_97_percent(method):
+    found = [covers(fitted(seed, method=method)) for seed in range(1000)]
+    assert 0.93 <= np.mean(found) <= 0.97
+
+
+def test_few_repeats_agree_with_the_level():
+    """Of 120 intervals at 80 %, within four standard deviations, were they independent."""
+    found = [covers(fitted(seed, 4000, method="posterior_mean"), 0.8) for seed in range(20)]
+    assert abs(np.mean(found) - 0.8) < 4 * 0.4 / np.sqrt(120)
+
+
+def test_without_noise_they_are_those_of_least_squares():
+    random = np.random.default_rng(7)
+    rows = random.uniform(-1, 1, (10_000, 5))
+    design = np.column_stack([rows, np.ones(10_000)])
+    usual = 1.959964 * 0.3 * np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
+    model = fitted(7, epsilon=1e4, method="posterior_mean")
+    assert np.diff(model.coef_interval_)[:, 0] / 2 == pytest.approx(usual[:5], rel=0.03)
+
+
+def test_noise_makes_them_wider_and_few_records_infinite():
+    widths = [np.diff(fitted(1, epsilon=one).coef_interval_).max() for one in (100.0, 1.0)]
+    assert widths[0] < widths[1]
+    assert np.isinf(fitted(1, records=50).coef_interval_).all()
+
+
+def test_nothing_is_said_where_nothing_is_known():
+    with pytest.raises(ValueError, match="releases moments"):
+        _ = fitted(1, method="zero").coef_interval_
+    with pytest.raises(ValueError, match="fit_intercept"):
+        _ = fitted(1, fit_intercept=False).coef_interval_
+    assert fitted(1, fit_intercept=False, adjacency="replace").coef_interval_.shape == (5, 2)
+    for level in (0.0, 1.0, 2.0):
+        with pytest.raises(ValueError, match="level"):
+            fitted(1, records=50).coef_interval(level)
