@@ -17,7 +17,9 @@ from taut._base.arrays import Matrix, Vector, real_numbers
 __all__ = ["Units", "units"]
 
 _ROWS = 1 << 11  # of a block
-_FAR = 1e150  # where entries are cut that have no bounds, so that their squares are numbers
+_LARGEST_ENTRY = (
+    1e150  # where entries are cut that have no bounds, so that their squares are numbers
+)
 _LARGEST = 1e30  # of bounds, and one over it the least: squares and quotients stay floats
 
 
@@ -140,7 +142,7 @@ def units(
     norm = longest if feature_norm is None else validate.positive(feature_norm=feature_norm)
     target_low, target_high = _target_range(target_bound)
     if bounds is None:
-        low, high = np.full(features, -_FAR), np.full(features, _FAR)
+        low, high = np.full(features, -_LARGEST_ENTRY), np.full(features, _LARGEST_ENTRY)
         centre, half = np.zeros(features), np.ones(features)
     else:
         low, high = (_per_column(bound, features) for bound in _pair(bounds, "bounds"))

@@ -23,7 +23,7 @@ __all__ = ["MomentSums"]
 _ROWS_TOGETHER = 1 << 11  # rows: products of two limbs and of sums of two limbs add up exactly
 _MOST_TOGETHER = 1 << 9  # sums below 2^53 each that fit into 64 bits, with room
 _THREADS = min(4, os.cpu_count() or 1)  # more wait for memory, and for who hands out portions
-_FAR = 1e150  # entries are cut there: their squares, and sums of them, are doubles
+_LARGEST_ENTRY = 1e150  # entries are cut there: their squares, and sums of them, are doubles
 # What sums of 4096 squares, a root and two products lose, relative to them, is less than half.
 _CLIP_MARGIN = 2.0**-40
 
@@ -76,7 +76,7 @@ class MomentSums:
         columns = np.array(table.T, dtype=np.float64, order="C")
         with np.errstate(all="ignore"):  # no record may be told by a warning
             columns[:, ~np.isfinite(columns).all(axis=0)] = 0.0
-            np.clip(columns, -_FAR, _FAR, out=columns)
+            np.clip(columns, -_LARGEST_ENTRY, _LARGEST_ENTRY, out=columns)
             start = 0
             for size, clip in zip(self.sizes, self.clips, strict=True):
                 group = columns[start : start + size]
