@@ -55,8 +55,8 @@ __all__ = [
 
 # Divergences increase with the order, so asking here instead of nearer to one is sound; nearer, the
 # rounding of a moment, over the excess of the order, would show beyond 1e-10.
-_MOST_COUNTS = 10**7  # each is looked at: arrays of 80 megabytes
 _LEAST_SCREENING_ORDER = 1 + 1e-5
+_MOST_COUNTS = 10**7  # each is looked at: arrays of 80 megabytes
 _MODERATE_EXPONENT = 300.0  # its double is within the range of exp; larger ones stay logarithms
 _INTERVAL_NODES, _INTERVAL_WEIGHTS = gauss_rule(8)  # for intervals below `_NARROW_INTERVAL`
 _NARROW_INTERVAL = 0.5  # width times (1 + position + mu); eight nodes then err by less than 1e-20

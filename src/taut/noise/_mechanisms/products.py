@@ -27,7 +27,7 @@ from taut.noise.recording import Release, released
 __all__ = ["FixedRows", "GaussianProducts"]
 
 _ROUNDED_UP = 1 + 1e-12  # of the length of a record in units of noise: a few products of doubles
-_LARGEST = 1e100  # of clips, and one over it the least: their products stay floats
+_LARGEST_FACTOR = 1e100  # of clips, and one over it the least: their products stay floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +51,8 @@ class FixedRows:
 
     def __init__(self, rows: ArrayLike, clip: float) -> None:
         radius = validate.positive(clip=clip)
-        if not 1 / _LARGEST <= radius <= _LARGEST:
-            raise ValueError(f"clip must be within {_LARGEST:g} of one, got clip={clip!r}")
+        if not 1 / _LARGEST_FACTOR <= radius <= _LARGEST_FACTOR:
+            raise ValueError(f"clip must be within {_LARGEST_FACTOR:g} of one, got clip={clip!r}")
         table = real_numbers(rows, "rows")
         if table.ndim != 2:
             raise ValueError(f"rows must be a table, got shape {table.shape}")
@@ -108,7 +108,7 @@ class GaussianProducts:
         validate.positive(right_clip=self.right_clip)
         validate.positive(scale=self.scale)
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
-        if not 1e-100 < self.mu < 1e100:
+        if not 1 / _LARGEST_FACTOR < self.mu < _LARGEST_FACTOR:
             raise ValueError(
                 "scale must be within 100 orders of magnitude of left_clip * right_clip, got "
                 f"scale={self.scale!r}"

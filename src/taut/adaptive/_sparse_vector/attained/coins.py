@@ -35,8 +35,8 @@ class CoinAttack:
         streams: what is attacked.
         queries: number of questions.
         level: value of all queries on one side.
-        up: by how much the first kind is higher on the other side.
-        down: by how much the second kind is lower on the other side.
+        up: height by which the first kind exceeds itself on the other side.
+        down: height by which the second kind falls on the other side.
     """
 
     streams: Streams

@@ -47,7 +47,7 @@ class Attack:
         first_level: their value on one side.
         second: number of queries of the second phase, at least the answers above of the design.
         second_level: their value on the same side.
-        first_move: by how much those of the first phase are higher on the other side.
+        first_move: height by which those of the first phase rise on the other side.
         second_move: the same for the second phase.
     """
 
