@@ -5,8 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from taut._base.arrays import real_numbers
+from taut._base.arrays import column_norms, real_numbers
 from taut.noise import Box, optimal_gaussian, optimal_laplace
 
 BAD = [
@@ -52,3 +54,13 @@ def test_kept(values):
 def test_not_copied():
     values = np.array([1.0, 2.0])
     assert real_numbers(values, "widths") is values
+
+
+@given(st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 30))
+def test_norms_of_columns_are_the_same_wherever_a_column_stands(seed, rows, columns):
+    table = np.random.default_rng(seed).normal(size=(rows, columns)) * 10
+    norms = column_norms(table)
+    for first in range(min(columns, 9)):
+        moved = column_norms(np.ascontiguousarray(table[:, first:]))
+        assert np.array_equal(moved, norms[first:])
+    assert norms == pytest.approx(np.linalg.norm(table, axis=0))

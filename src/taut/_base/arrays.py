@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from taut._base.validate import WrongType
 
-__all__ = ["Matrix", "Vector", "numbers_in_a_row", "orthonormal", "real_numbers"]
+__all__ = [
+    "Matrix",
+    "Vector",
+    "column_norms",
+    "numbers_in_a_row",
+    "orthonormal",
+    "real_numbers",
+]
 
 Vector = NDArray[np.float64]
 """Numbers in a row, or in any shape where functions work entry by entry."""
@@ -63,6 +70,20 @@ def numbers_in_a_row(**argument: ArrayLike) -> Vector:
     if vector.ndim != 1 or vector.size == 0 or vector.dtype.kind not in "fiu":
         raise ValueError(f"{name} must be a non-empty vector of numbers, got {name}={value!r}")
     return vector.astype(float)
+
+
+def column_norms(columns: Matrix) -> Vector:
+    """Return the l2 norm of every column, to the last bit as if it were alone.
+
+    Entries are squared and added one row after the other, each rounded by itself: `numpy.einsum`
+    and matrix products round a column by its place among the others, and then one record would
+    change how others are clipped.
+    """
+    squares = np.zeros(columns.shape[1])
+    for row in columns:
+        squares += row * row
+    norms: Vector = np.sqrt(squares)
+    return norms
 
 
 def orthonormal(basis: ArrayLike, dimension: int) -> Matrix:

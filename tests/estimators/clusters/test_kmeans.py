@@ -7,7 +7,7 @@ from sklearn.cluster import KMeans
 from taut.accounting import gaussian
 from taut.audit import replay
 from taut.estimators import PrivateKMeans
-from taut.estimators._clusters.row_wise import nearest, projected
+from taut.estimators._contract.row_wise import nearest, projected
 
 
 def blobs(records=6000, columns=5, clusters=4):

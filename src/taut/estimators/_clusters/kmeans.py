@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency, gaussian, gaussian_mu
-from taut.estimators._clusters.row_wise import nearest, squared_distances
 from taut.estimators._clusters.seeds import Seeding
 from taut.estimators._components.moments import joint_moments
 from taut.estimators._contract.estimator import Ledger, PrivateEstimator
 from taut.estimators._contract.inputs import column_bounds, features, refuse_extras
+from taut.estimators._contract.row_wise import nearest, squared_distances
 from taut.noise import Box, RandomSource, Ranges, Source, optimal_gaussian
 
 __all__ = ["PrivateKMeans"]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from taut._base.arrays import Matrix, Vector
-from taut.estimators._clusters.row_wise import projected
 from taut.estimators._components.moments import JointMoments
+from taut.estimators._contract.row_wise import projected
 from taut.noise import Histogram, RandomSource, optimal_gaussian
 
 __all__ = ["Seeding"]

@@ -19,6 +19,7 @@ from taut._base.arrays import Matrix
 from taut.accounting import Adjacency, PrivacyLoss, approximate, gaussian_mu
 from taut.estimators._components.moments import JointMoments, joint_moments
 from taut.estimators._components.spectrum import Spectrum, leading, with_signs
+from taut.estimators._contract.row_wise import projected
 from taut.noise import Box, L2Ball, NoiseMechanism, RandomSource, Source, optimal_gaussian
 
 __all__ = ["EigengapRelease", "eigengap_release", "projector_reach"]
@@ -130,7 +131,7 @@ class EigengapRelease:
     def _within(self, unit: Matrix, axes: Matrix, source: RandomSource | None) -> Spectrum:
         """Return directions within a released subspace, by the moments of the rows in it."""
         inside = self._moments(self.kept, self._mu * math.sqrt(_INNER_SHARE))
-        found = inside.release((unit @ axes.T) * self.row_norm, source)
+        found = inside.release(projected(unit, axes.T) * self.row_norm, source)
         spectrum = leading(found.covariance, np.zeros(self.columns), self.kept)
         return replace(spectrum, components=with_signs(spectrum.components @ axes), total=None)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut._base.arrays import Matrix, Vector, real_numbers
+from taut._base.arrays import Matrix, Vector, column_norms, real_numbers
 
 __all__ = ["Units", "units"]
 
@@ -105,7 +105,7 @@ class Units:
             if self.is_scaled:
                 features -= self.centre[:, None]
                 features /= self.half[:, None]
-            norms = np.sqrt(np.einsum("ij,ij->j", features, features))
+            norms = column_norms(features)
             features *= np.where(norms > self.norm, 1 / norms, 1 / self.norm)
             targets[:] = np.clip(y, self.target_low, self.target_high) - self.target_centre
             targets /= self.target_half

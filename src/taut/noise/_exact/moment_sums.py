@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taut._base.arrays import Matrix, Vector
+from taut._base.arrays import Matrix, Vector, column_norms
 from taut.noise._exact_sums import FixedPoint, Integers, carried, moment_limbs
 
 __all__ = ["MomentSums"]
@@ -88,7 +88,7 @@ class MomentSums:
 def _factors(columns: Matrix, clip: float) -> Vector:
     """Return what makes every column no longer than the clip."""
     limit = clip * (1 - _CLIP_MARGIN)
-    norms = np.sqrt(np.einsum("ij,ij->j", columns, columns))
+    norms = column_norms(columns)
     return np.where(norms > limit, limit / norms, 1.0)
 
 
