@@ -402,6 +402,18 @@ def run(calls, seed, seconds=math.inf):
     return outcomes, faults
 
 
+def summary(seed, outcomes, faults):
+    """Return what a run came to, for a log that sums many of them."""
+    names = sorted({name for name, _, _ in faults})
+    return {
+        "seed": seed,
+        "calls": outcomes.total(),
+        "faults": outcomes["faults"],
+        "names": names,
+        "seconds": round(time.process_time()),
+    }
+
+
 def stop(*_):
     raise TimeoutError(f"no answer within {SLOW:g} s")
 
@@ -411,11 +423,15 @@ def main():
     parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--log", type=Path, help="a file that gets a line of JSON about the run")
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGVTALRM, stop)
     outcomes, faults = run(options.calls, options.seed, options.seconds)
     print(dict(outcomes))
+    if options.log is not None:
+        with options.log.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(summary(options.seed, outcomes, faults)) + "\n")
     for (name, kind, place), (number, arguments, message) in sorted(faults.items()):
         print(f"{name}: {kind} at {place}, call {number}: {message}\n    {arguments}")
     return 1 if faults else 0
