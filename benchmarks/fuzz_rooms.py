@@ -35,7 +35,7 @@ NOT_CALLED = {
     "SequentialResult", "SettingsCheck", "SettingsReading", "Verification", "RunCanaries",
     "PrivacyLoss", "Secret", "Setting", "GridGaussian",
     # Bases, protocols, enumerations.
-    "Adjacency", "Engine", "Half", "Sampler", "Verdict", "Source", "Provenance", "NoiseMechanism",
+    "Adjacency", "Engine", "Half", "Ledger", "Sampler", "Verdict", "Source", "Provenance", "NoiseMechanism",
     "SensitivitySet", "RandomSource", "Encoder", "NoiseStream", "Participation", "SecretSampler",
     "SecureGenerator", "SeededForExperiments", "default_generator",
     # They run what they are given, for minutes; or read files, which other tests tamper with.
