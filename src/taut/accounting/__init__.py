@@ -10,6 +10,7 @@ from taut.accounting._answers.explain import Explanation
 from taut.accounting._answers.gaussian_fit import GaussianFit
 from taut.accounting._answers.of_pairs import Engine
 from taut.accounting._budgets.allowance import budget_for, gaussian_mu
+from taut.accounting._budgets.budget_file import BudgetFile
 from taut.accounting._budgets.calibrate import Calibration, calibrate
 from taut.accounting._budgets.filters import PrivacyFilter, PrivacyOdometer, Remaining
 from taut.accounting._budgets.individual import IndividualFilter
@@ -76,6 +77,7 @@ from taut.accounting._releases.truncated import truncation_probability
 __all__ = [
     "Adjacency",
     "Bounds",
+    "BudgetFile",
     "Calibration",
     "Engine",
     "EqualComputePlan",

@@ -15,7 +15,7 @@ from taut._base import validate
 from taut._base.files import new_file
 from taut._base.json_numbers import json_numbers
 from taut._base.spelling import did_you_mean
-from taut.accounting import Adjacency
+from taut.accounting import Adjacency, Ledger
 from taut.runs._tables import check_key, read_table
 from taut.statistics import (
     Categories,
@@ -183,23 +183,33 @@ class ReleaseConfig:
         """
         check_columns(data, self.statistics)
 
-    def release(self, data: Any, out: str | os.PathLike[str] | None = None) -> Released:
+    def release(
+        self,
+        data: Any,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        ledger: Ledger | None = None,
+    ) -> Released:
         """Release the statistics of a table.
 
         Args:
             data: whatever `taut.statistics.Table.open` takes, such as the path of a file.
             out: a file that does not exist yet, for `to_dict` in JSON.
+            ledger: who keeps the budget, such as a `taut.accounting.BudgetFile`.
 
         **Guarantee**: that of `taut.statistics.release`. Nothing is released if the file exists or
         cannot be written.
 
         Raises:
-            ValueError: if the file exists, or as `taut.statistics.release`.
+            ValueError: as `taut.statistics.release`.
+            FileExistsError: if the file exists.
+            BudgetExceeded: if the ledger refuses; nothing is released then.
         """
+        arguments = {**self.arguments, "ledger": ledger}
         if out is None:
-            return release(data, self.statistics, **self.arguments)
+            return release(data, self.statistics, **arguments)
         with new_file(Path(out)) as write:
-            found = release(data, self.statistics, **self.arguments)
+            found = release(data, self.statistics, **arguments)
             write(json.dumps(json_numbers(self.to_dict(found)), indent=2) + "\n")
         return found
 

@@ -108,3 +108,39 @@ def test_sentence_is_rounded_to_the_safe_side():
     with_delta = in_one_sentence(Promise(laplace(1.0, adjacency="replace"), delta=1e-5))
     assert with_delta.startswith("Replacing any one record")
     assert with_delta.endswith("except with probability 1e-05.")
+
+
+def test_ledger_is_made_charged_and_refuses(run, refusal, files):
+    line, folder = files
+    ledger = folder / "budget.json"
+    first = run(f"release {line} --ledger {ledger} --budget-epsilon 5 --budget-delta 1e-6")
+    assert first.exit_code == 0, first.output
+    assert "is left of epsilon = 5 at delta = 1e-06" in first.stdout
+    second = run(f"release {line} --ledger {ledger}")
+    assert second.exit_code == 0, second.output
+    spent = ledger.read_bytes()
+    message = refusal(f"release {line} --ledger {ledger} --out {folder / 'third.json'}")
+    assert "of the budget and" in message
+    assert "is left; release it with more noise" in message
+    assert ledger.read_bytes() == spent
+    assert not (folder / "third.json").exists()
+
+
+def test_mistakes_with_ledgers_are_explained_and_spend_nothing(run, refusal, files):
+    line, folder = files
+    ledger = folder / "budget.json"
+    assert "--budget-epsilon and --budget-delta" in refusal(f"release {line} --ledger {ledger}")
+    assert "name its file" in refusal(f"release {line} --budget-epsilon 1")
+    assert "spends nothing" in refusal(f"release {line} --dry-run --ledger {ledger}")
+    assert not ledger.exists()
+    asked = "--budget-epsilon 9 --budget-delta 1e-6"
+    assert run(f"release {line} --ledger {ledger} {asked}").exit_code == 0
+    assert run(f"release {line} --ledger {ledger} {asked}").exit_code == 0
+    spent = ledger.read_bytes()
+    changed = refusal(f"release {line} --ledger {ledger} --budget-epsilon 20")
+    assert "a budget that was promised is not changed" in changed
+    ledger.with_name("other.json").write_text("mine")
+    assert "holds no budget" in refusal(f"release {line} --ledger {folder / 'other.json'}")
+    (folder / "people.csv").write_text("Age,region\n1,x\n")
+    assert "no column 'age'" in refusal(f"release {line} --ledger {ledger}")
+    assert ledger.read_bytes() == spent
