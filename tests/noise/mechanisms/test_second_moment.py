@@ -128,6 +128,12 @@ class TestRelease:
         blocks = MOMENTS["add_remove"]._sums([rows[:1], rows[1:17], rows[17:]])
         assert blocks.integers() == found
 
+    def test_sums_are_the_same_where_threads_of_products_cannot_be_limited(self, monkeypatch):
+        rows = np.random.default_rng(1).standard_normal((9000, 4))
+        found = MOMENTS["add_remove"]._sums([rows]).integers()
+        monkeypatch.setattr(moment_sums, "threadpool_limits", None)
+        assert MOMENTS["add_remove"]._sums([rows]).integers() == found
+
     @pytest.mark.parametrize("entry", [math.nan, math.inf, 1e308, -1e308, 5e-324])
     def test_no_entry_stops_it(self, entry):
         released = MOMENTS["add_remove"].release([[entry, 1.0, 0.0, entry]])

@@ -11,9 +11,15 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
+
+try:
+    from threadpoolctl import threadpool_limits
+except ImportError:  # it comes with scikit-learn
+    threadpool_limits = None
 
 from taut._base.arrays import Matrix, Vector, column_norms
 from taut.noise._exact_sums import FixedPoint, Integers, carried, moment_limbs
@@ -61,11 +67,11 @@ class MomentSums:
 
     def _in_order(self, tables: Iterable[Matrix]) -> Iterator[Integers]:
         """Yield sums of portions, with a few of them at work at a time."""
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with _one_blas_thread_each() as threads, ThreadPoolExecutor(threads) as pool:
             at_work: deque[Future[Integers]] = deque()
             for portion in _portions(tables):
                 at_work.append(pool.submit(self._of_portion, portion))
-                if len(at_work) > 2 * _THREADS:
+                if len(at_work) > 2 * threads:
                     yield at_work.popleft().result()
             while at_work:
                 yield at_work.popleft().result()
@@ -83,6 +89,20 @@ class MomentSums:
                 group *= np.ldexp(_factors(group, clip), -math.frexp(clip)[1])
                 start += size
             return moment_limbs(columns, self.sizes[-1] if self.last_alone else len(columns))
+
+
+@contextmanager
+def _one_blas_thread_each() -> Iterator[int]:
+    """Yield how many threads to take, with products that take no threads of their own.
+
+    Threads whose products wait for each other's threads spin for longer than they work. Where BLAS
+    cannot be told so, it has all of them.
+    """
+    if threadpool_limits is None:
+        yield 1
+        return
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield _THREADS
 
 
 def _factors(columns: Matrix, clip: float) -> Vector:
