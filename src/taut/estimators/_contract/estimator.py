@@ -66,8 +66,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         """Pay for the fit and note what it promises, before anything is released.
 
         Raises:
+            WrongType: if the generator is none of this package, of which nobody knows what it can.
             BudgetExceeded: if the ledger refuses.
         """
+        if self.generator is not None:
+            validate.instance(RandomSource, generator=self.generator)
         charge(self.ledger, loss)
         self.loss_ = loss
         secure = self.generator is None or self.generator.secure
