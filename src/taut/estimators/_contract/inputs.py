@@ -1,8 +1,8 @@
 """Tables as estimators take them: checked for their shape alone, whatever they hold.
 
 scikit-learn's own checks name what they find, and stop for NaN: a message about the data that no
-noise hides. Here entries that are no finite numbers pass; estimators clip rows, and rows
-with such entries count as zero.
+noise hides. Here entries that are no finite numbers, or no numbers at all, pass; estimators clip
+rows, and rows with such entries count as zero.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils import check_array, check_consistent_length
 
 from taut._base.arrays import Matrix, Vector, real_numbers
+from taut.estimators._contract.entries import as_labels, as_numbers, in_a_row
 
 try:
     from sklearn.utils.validation import validate_data
@@ -40,10 +42,23 @@ def features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Matrix:
 
     Args:
         estimator: estimator that notes the columns in a fit.
-        X: table, one row per record.
+        X: table, one row per record. Entries that are no numbers are NaN.
         reset: whether this is a fit; otherwise columns must be those of the fit.
     """
-    table: Matrix = np.asarray(_validated(estimator, X, reset=reset, dtype=np.float64))
+    if issparse(X):
+        raise TypeError(
+            "Sparse data was passed for X, but dense data is required; convert it with .toarray()"
+        )
+    entries = as_numbers(X, "X")
+    if entries.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {entries.ndim}D array of shape {entries.shape}. Reshape your "
+            "data to one row per record: with array.reshape(-1, 1) for one column, with "
+            "array.reshape(1, -1) for one record"
+        )
+    _note_columns(estimator, X, entries, reset=reset)
+    finite = {"ensure_all_finite" if _RENAMED else "force_all_finite": False}
+    table: Matrix = check_array(entries, dtype=np.float64, estimator=estimator, **finite)
     return table
 
 
@@ -63,9 +78,9 @@ def features_and_targets(
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         )
-    targets = column_or_1d(y, warn=True)
+    targets = in_a_row(as_numbers(y, "y") if numeric else as_labels(y, "y"), "y")
     check_consistent_length(table, targets)
-    return table, real_numbers(targets, "y") if numeric else targets
+    return table, targets
 
 
 def refuse_weights(sample_weight: object) -> None:
@@ -125,8 +140,10 @@ def column_bounds(bounds: Any, columns: int) -> tuple[Vector, Vector]:
     return lower, upper
 
 
-def _validated(estimator: BaseEstimator, *data: Any, **settings: Any) -> Any:
-    settings["ensure_all_finite" if _RENAMED else "force_all_finite"] = False
+def _note_columns(estimator: BaseEstimator, X: Any, entries: Matrix, *, reset: bool) -> None:
+    """Note names and number of columns in a fit; check them otherwise."""
     if validate_data is None:
-        return estimator._validate_data(*data, **settings)
-    return validate_data(estimator, *data, **settings)
+        estimator._check_feature_names(X, reset=reset)
+        estimator._check_n_features(entries, reset=reset)
+    else:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)

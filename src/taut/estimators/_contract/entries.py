@@ -1,0 +1,151 @@
+"""Entries of tables as doubles, whatever they are: what is no number is not told from NaN.
+
+scikit-learn quotes the string that it cannot convert, and prints whole tables that have the wrong
+shape or type. Here types of columns and shapes alone are refused, and never shown with entries.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
+
+from taut._base.validate import WrongType
+
+__all__ = ["as_labels", "as_numbers", "in_a_row"]
+
+# How names of types of columns begin that hold no numbers, in pandas and Polars.
+_OTHER_TYPES = ("str", "cat", "enum", "date", "dur", "time", "period", "interval", "binary", "list")
+_NUMBERS = "fiub"  # kinds of arrays that are converted as a whole
+
+
+def as_numbers(values: Any, name: str) -> NDArray[np.float64]:
+    """Return an array of doubles; entries that are no real numbers are NaN.
+
+    Args:
+        values: array, data frame or nested lists. Entries of lists and of arrays of objects are
+            looked at one by one: text that reads as a number is one.
+        name: name of the argument, for messages.
+
+    Raises:
+        ValueError: for types that hold no numbers, by the type alone: complex numbers, text and
+            times as the type of an array or of a column; and for ragged lists.
+    """
+    _refuse_columns(values, name)
+    array = _array(values, name)
+    with np.errstate(all="ignore"):  # numbers wider than doubles may become infinite
+        if array.dtype.kind in _NUMBERS:
+            return np.asarray(array, dtype=np.float64)
+        if array.dtype.kind != "O":
+            reason = "Complex data not supported: " if array.dtype.kind == "c" else ""
+            raise WrongType(
+                f"{reason}{name} must be real numbers, got an array of the type {array.dtype}; "
+                "convert it with .astype(float) if that is meant"
+            )
+        entries = np.fromiter(map(_double, array.flat), dtype=np.float64, count=array.size)
+    return entries.reshape(array.shape)
+
+
+def as_labels(values: Any, name: str) -> NDArray[Any]:
+    """Return an array of labels: of the type that they come in, or of objects.
+
+    Lists, and columns with types of pandas or Polars, are objects: converted, one label that is
+    missing or of another type would change the type of all.
+
+    Args:
+        values: labels, one per record.
+        name: name of the argument, for messages.
+
+    Raises:
+        ValueError: for complex numbers, by their type.
+    """
+    if isinstance(values, list | tuple):
+        return _objects(values)
+    if np.ma.isMaskedArray(values):
+        return _unmasked(values)
+    kind = getattr(values, "dtype", None)
+    foreign = kind is not None and not isinstance(kind, np.dtype)
+    array = np.asarray(values, dtype=object) if foreign else np.asarray(values)
+    if array.dtype.kind == "c":
+        raise WrongType(f"Complex data not supported: {name} has the type {array.dtype}")
+    return array
+
+
+def in_a_row(array: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return one entry per record as a vector, of a table with one column, too.
+
+    Args:
+        array: entries.
+        name: name of the argument, for messages.
+
+    Raises:
+        ValueError: for other shapes.
+    """
+    if array.ndim == 2 and array.shape[1] == 1:
+        warnings.warn(
+            f"A column-vector {name} was passed when a 1d array was expected; take {name}.ravel()",
+            DataConversionWarning,
+            stacklevel=4,
+        )
+        return array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have one entry per record, got shape {array.shape}")
+    return array
+
+
+def _array(values: Any, name: str) -> NDArray[Any]:
+    """Return an array of numbers, or of objects where entries differ."""
+    if np.ma.isMaskedArray(values):
+        return _unmasked(values)
+    try:
+        array = np.asarray(values)
+        if isinstance(values, list | tuple) and array.dtype.kind not in _NUMBERS:
+            array = np.array(values, dtype=object)  # one text makes all others text
+    except (TypeError, ValueError):  # what they say may quote entries
+        raise ValueError(f"{name} must be numbers in rows of one length, got others") from None
+    return array
+
+
+def _unmasked(values: Any) -> NDArray[Any]:
+    """Return objects, None for those that are masked."""
+    array: NDArray[Any] = np.ma.filled(values.astype(object), None)
+    return array
+
+
+def _refuse_columns(values: Any, name: str) -> None:
+    """Refuse columns of a data frame by their types."""
+    types = list(getattr(values, "dtypes", ())) if getattr(values, "ndim", 2) == 2 else []
+    for column, kind in zip(getattr(values, "columns", ()), types, strict=False):
+        if str(kind).lower().startswith(_OTHER_TYPES):
+            raise WrongType(
+                f"{name} must be real numbers, got a column {column!r} of the type {kind}; leave "
+                "it out, or encode it by public categories"
+            )
+
+
+def _objects(values: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
+    """Return a vector of objects; of the single entries, if all are lists with one."""
+    if values and all(isinstance(one, list | tuple) and len(one) == 1 for one in values):
+        values = [one[0] for one in values]
+    array = np.empty(len(values), dtype=object)
+    for place, one in enumerate(values):  # at once, entries with a length would be taken apart
+        array[place] = one
+    return array
+
+
+def _double(entry: object) -> float:
+    """Return an entry as a double, NaN if it is no number; none raises."""
+    if not isinstance(entry, Real | Decimal | str | bytes | np.bool_):
+        return math.nan
+    try:
+        return float(entry)
+    except OverflowError:
+        return math.inf  # of either sign: neither is finite
+    except (TypeError, ValueError):  # text that is no number, a signalling NaN
+        return math.nan

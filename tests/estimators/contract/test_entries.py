@@ -1,0 +1,147 @@
+"""Entries that are no numbers: neutralised, and never quoted."""
+
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from estimators.contract.examples import NAMES, data, example
+from sklearn.base import is_regressor
+
+from taut.estimators._contract.entries import as_labels, as_numbers, in_a_row
+
+SECRET = "s3cr3t"
+
+
+class Hostile:
+    """An entry that raises whatever is done with it."""
+
+    def __float__(self):
+        raise RuntimeError(SECRET)
+
+    __hash__ = __eq__ = __repr__ = __float__
+
+
+# Entries of which a conversion as a whole would tell, by an error or a warning.
+ENTRIES = [SECRET, SECRET.encode(), None, 10**400, Fraction(10**400), Decimal("sNaN"), 1j, {}]
+ENTRIES += [np.complex64(1j), np.datetime64("2020-01-01"), [1.0, 2.0], Hostile()]
+
+
+@pytest.fixture(params=NAMES)
+def name(request):
+    return request.param
+
+
+def refused(error, name, rows, labels):
+    """Return what a fit says when it refuses."""
+    with pytest.raises(error) as caught:
+        example(name).fit(rows, labels)
+    return str(caught.value)
+
+
+def with_entry(array, entry):
+    changed = array.astype(object)
+    changed[(1,) * array.ndim] = entry
+    return changed
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: type(entry).__name__)
+def test_entries_that_are_no_numbers_count_as_bad_rows(entry):
+    rows, labels = data(records=20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = as_numbers(with_entry(rows, entry), "X")
+        assert not np.isfinite(found[1, 1])
+        assert np.isfinite(found).sum() == rows.size - 1
+        as_labels(with_entry(labels, entry), "y")
+
+
+def test_fits_take_entries_that_are_no_numbers(name):
+    rows, labels = data(records=20)
+    rows, labels = rows.astype(object), labels.astype(object)
+    for place, entry in enumerate(ENTRIES):
+        rows[place, 1] = labels[place + 1] = entry
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        example(name).fit(rows, labels)
+
+
+def test_lists_take_one_text_for_one_bad_entry():
+    assert np.isnan(as_numbers([[1, SECRET], [2, "3.5"]], "X")).tolist() == [[0, 1], [0, 0]]
+    assert as_labels([0, 0.5, "a"], "y").tolist() == [0, 0.5, "a"]
+
+
+def test_wide_numbers_become_infinite_without_a_warning():
+    wide = np.full((2, 2), np.finfo(np.longdouble).max)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isinf(as_numbers(wide, "X")).all() or wide.dtype == np.float64
+
+
+def test_masked_entries_are_nan():
+    masked = np.ma.masked_array([[1, 2], [3, 4]], [[False, True], [False, False]])
+    assert np.isnan(as_numbers(masked, "X")).tolist() == [[0, 1], [0, 0]]
+
+
+@pytest.mark.parametrize("change", ["flat", "deep", "complex", "text", "ragged"])
+def test_shapes_and_types_are_refused_without_the_data(name, change):
+    rows, labels = data()
+    rows[7, 1] = 0.123456789
+    tables = {
+        "flat": rows[:, 1],
+        "deep": rows[None],
+        "complex": rows + 0j,
+        "text": rows.astype(str),
+        "ragged": [*rows.tolist(), [0.123456789]],
+    }
+    assert "0.1234" not in refused(ValueError, name, tables[change], labels)
+
+
+def test_complex_targets_are_refused_without_the_data(name):
+    if hasattr(example(name), "predict") and name != "PrivateKMeans":
+        rows, labels = data()
+        assert "0.1234" not in refused(ValueError, name, rows, labels + 0.123456789j)
+
+
+def test_columns_of_text_are_refused_by_their_type(name):
+    pandas = pytest.importorskip("pandas")
+    rows, labels = data()
+    frame = pandas.DataFrame(rows, columns=["a", "b", "c"])
+    for kind in ("category", "string", "datetime64[ns]"):
+        entries = pandas.Series(["2020-01-02"] * len(rows)).astype(kind)
+        said = refused(TypeError, name, frame.assign(b=entries), labels)
+        assert "'b'" in said
+        assert "2020" not in said
+
+
+@pytest.mark.parametrize("kind", ["Int64", "boolean"])
+def test_missing_labels_change_no_other(kind):
+    pandas = pytest.importorskip("pandas")
+    rows, labels = data()
+    column = pandas.Series(labels).astype(kind)
+    found = as_labels(column, "y").tolist()
+    column[3] = pandas.NA
+    kept = as_labels(column, "y").tolist()
+    assert kept[:3] + kept[4:] == found[:3] + found[4:]
+    example("PrivateGaussianNB").fit(rows, column)
+
+
+def test_missing_entries_of_frames_count_as_bad_rows():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": pandas.array([1.0, None], dtype="Float64"), "b": [1, 2]})
+    assert np.isnan(as_numbers(frame, "X")).tolist() == [[0, 0], [1, 0]]
+
+
+def test_a_table_with_one_column_is_a_vector_with_a_warning():
+    with pytest.warns(UserWarning, match="column-vector"):
+        assert in_a_row(np.ones((3, 1)), "y").shape == (3,)
+    with pytest.raises(ValueError, match=r"\(3, 2\)"):
+        in_a_row(np.ones((3, 2)), "y")
+
+
+def test_predictions_do_not_quote_rows_either():
+    rows, labels = data()
+    fitted = example("PrivateElasticNet", passes=1).fit(rows, labels)
+    assert is_regressor(fitted)
+    assert np.isnan(fitted.predict(with_entry(rows, SECRET))[1])
