@@ -12,6 +12,7 @@ from taut.accounting import Adjacency
 from taut.noise import SeededForExperiments
 from taut.statistics._mechanisms.fine_points import fine_grid
 from taut.statistics._mechanisms.quantile_tree import QuantileTree, quantile_tree
+from taut.statistics._mechanisms.sorted_points import SortedPoints
 
 QUARTERS = tuple(Fraction(i, 4) for i in (1, 2, 3))
 CANDIDATES = 4
@@ -94,7 +95,7 @@ def test_rank_errors_are_those_of_simulations(is_tree):
     n = 2000
     points = grid.points((np.arange(n) + 0.5) / n)
     source = SeededForExperiments(seed=2)
-    drawn = np.array([tree.places(points, grid, source) for _ in range(150)])
+    drawn = np.array([tree.places(SortedPoints(points), grid, source) for _ in range(150)])
     ranks = np.searchsorted(points, drawn)
     errors = ranks - n * np.array([float(share) for share in shares])
     measured = np.sqrt((errors**2).mean(axis=0))
@@ -106,7 +107,7 @@ def test_quantiles_are_in_order_and_on_the_grid():
     points = grid.points(np.random.default_rng(0).normal(50, 10, 500))
     for is_tree in (True, False):
         tree = QuantileTree(DECILES, 0.1, Adjacency.REPLACE, is_tree)
-        places = tree.places(points, grid, SeededForExperiments(seed=0))
+        places = tree.places(SortedPoints(points), grid, SeededForExperiments(seed=0))
         values = [grid.value(place) for place in places]
         assert values == sorted(values)
         assert all(value % 0.25 == 0 and 0 <= value <= 100 for value in values)
@@ -117,7 +118,7 @@ def test_equal_records_do_not_move_the_quantiles_beyond_them():
     values = np.concatenate([np.zeros(5000), np.linspace(10, 20, 5000)])
     grid = fine_grid(0, 100)
     tree = QuantileTree(DECILES, 1.0, Adjacency.ADD_REMOVE, True)
-    places = tree.places(grid.points(values), grid, SeededForExperiments(seed=4))
+    places = tree.places(SortedPoints(grid.points(values)), grid, SeededForExperiments(seed=4))
     found = np.array([grid.value(place) for place in places])
     assert found[:4] == pytest.approx(0.0, abs=1e-6)
     assert found[5:] == pytest.approx([12, 14, 16, 18], abs=0.3)
@@ -126,6 +127,6 @@ def test_equal_records_do_not_move_the_quantiles_beyond_them():
 def test_no_records_give_some_candidate():
     grid = fine_grid(0, 1, step=0.5)
     tree = QuantileTree(DECILES, 1.0, Adjacency.ADD_REMOVE, True)
-    places = tree.places(grid.points(np.empty(0)), grid, SeededForExperiments(seed=0))
+    places = tree.places(SortedPoints(grid.points(np.empty(0))), grid, SeededForExperiments(seed=0))
     assert len(places) == 9
     assert all(0 <= place < grid.places for place in places)

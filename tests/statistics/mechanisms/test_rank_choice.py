@@ -12,6 +12,7 @@ from scipy.stats import chisquare
 from taut.accounting import Adjacency, exponential
 from taut.noise import SeededForExperiments
 from taut.statistics._mechanisms.rank_choice import RankChoice, _uniform_below
+from taut.statistics._mechanisms.sorted_points import Inside
 
 EPSILON = 1.3
 DOMAIN = range(5)
@@ -91,14 +92,14 @@ def test_every_candidate_has_exactly_its_mass(rate):
         ends = list(itertools.accumulate(masses))
         for candidate, (mass, end) in enumerate(zip(masses, ends, strict=True)):
             for place in (end - mass, end - 1):
-                assert one.draw(points, 0, 6, Listed(place)) == candidate
+                assert one.draw(Inside.of(points), 0, 6, Listed(place)) == candidate
 
 
 def test_draws_have_the_masses():
     one = choice(Fraction(1, 2), Adjacency.ADD_REMOVE)
     data = np.array([0, 1, 1, 4], dtype=np.int64)
     source = SeededForExperiments(seed=5)
-    found = Counter(one.draw(data, 0, 4, source) for _ in range(4000))
+    found = Counter(one.draw(Inside.of(data), 0, 4, source) for _ in range(4000))
     expected = distribution(one, data) * 4000
     assert chisquare([found[i] for i in DOMAIN], expected).pvalue > 1e-3
 
@@ -106,7 +107,7 @@ def test_draws_have_the_masses():
 def test_the_median_of_many_records_is_near_the_middle():
     one = choice(Fraction(1, 2), Adjacency.REPLACE)
     points = np.arange(0, 10_000, dtype=np.int64)
-    found = one.draw(points, 0, 10**12, SeededForExperiments(seed=1))
+    found = one.draw(Inside.of(points), 0, 10**12, SeededForExperiments(seed=1))
     assert abs(found - 5000) < 200
 
 

@@ -21,6 +21,7 @@ from taut._base.arrays import Vector
 __all__ = ["FineGrid", "fine_grid"]
 
 _PLACE_BITS = 20  # of the places in a cell; more equal records than 2^20 share places
+_PLACES = 1 << _PLACE_BITS
 _CELL_BITS = 32  # of the default number of cells: below any error of noise, and whole numbers fit
 _MOST_CELLS = 1 << 36  # candidates are then below 2^56, see the weights
 _DOUBLE_BITS = 52  # of a bound, beyond which doubles have no finer neighbours
@@ -45,6 +46,15 @@ class FineGrid:
         """The number of candidates."""
         return self.cells << _PLACE_BITS
 
+    def cells_of(self, values: Vector) -> NDArray[np.int64]:
+        """Return the cell of every record: the nearest value of the grid, from 0 on."""
+        with np.errstate(all="ignore"):  # a warning would tell of a record
+            cells = np.rint(values / self.step)
+            cells -= self.first
+            np.clip(cells, 0, self.cells - 1, out=cells)
+            cells[np.isnan(cells)] = self.cells // 2
+            return cells.astype(np.int64)
+
     def points(self, values: Vector) -> NDArray[np.int64]:
         """Return one point per record, sorted.
 
@@ -55,12 +65,7 @@ class FineGrid:
         **Guarantee**: one record more is one point more, and the others stay where they are;
         nothing depends on the order of records, and no value makes the call fail or warn.
         """
-        with np.errstate(all="ignore"):  # a warning would tell of a record
-            cells = np.rint(values / self.step)
-            cells -= self.first
-            np.clip(cells, 0, self.cells - 1, out=cells)
-            cells[np.isnan(cells)] = self.cells // 2
-            ordered = np.sort(cells.astype(np.int64))
+        ordered = np.sort(self.cells_of(values))
         if not ordered.size:
             return ordered
         begins = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -69,6 +74,31 @@ class FineGrid:
         points = (ordered << _PLACE_BITS) + _turned(turn)
         points.sort()
         return points
+
+    def points_of(self, cell: int, count: int, first: int, last: int) -> NDArray[np.int64]:
+        """Return points of a cell that so many records share, from one of their ranks to another.
+
+        They are those that `points` gives, in memory that depends on nothing but the grid.
+        """
+        rounds, rest = divmod(count, _PLACES)
+        taken = _turned(np.arange(rest))
+        if rounds == 0:
+            within = np.sort(taken)[first:last]
+        else:
+            at = np.full(_PLACES, rounds)
+            at[taken] += 1
+            within = np.searchsorted(np.cumsum(at), np.arange(first, last), side="right")
+        return (cell << _PLACE_BITS) + within
+
+    def rank_in(self, place: int, count: int) -> int:
+        """Return how many points of its cell, which so many records share, are below a place."""
+        rounds, rest = divmod(count, _PLACES)
+        within = place & (_PLACES - 1)
+        return rounds * within + int((_turned(np.arange(rest)) < within).sum())
+
+    def cell(self, place: int) -> int:
+        """Return the cell of a candidate."""
+        return place >> _PLACE_BITS
 
     def value(self, place: int) -> float:
         """Return the value of a candidate."""

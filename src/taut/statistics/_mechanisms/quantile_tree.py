@@ -8,7 +8,7 @@ level costs what one quantile does. Errors are handed down, which the plan takes
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -20,6 +20,7 @@ from taut.accounting import Adjacency, PrivacyLoss, exponential
 from taut.noise import RandomSource
 from taut.statistics._mechanisms.fine_points import FineGrid
 from taut.statistics._mechanisms.rank_choice import RankChoice
+from taut.statistics._mechanisms.sorted_points import Inside, Points
 
 __all__ = ["QuantileTree", "quantile_tree"]
 
@@ -82,26 +83,60 @@ class QuantileTree:
         """The standard deviation of every quantile's rank, in records, if values lie dense."""
         return tuple(math.sqrt(variance) for variance in self._variances)
 
-    def places(
-        self, points: NDArray[np.int64], grid: FineGrid, source: RandomSource
-    ) -> tuple[int, ...]:
+    @property
+    def most_near(self) -> int:
+        """The number of points that the draws of one stage look at, at most: it is public."""
+        return max(self._most_near(stage) for stage in self._stages)
+
+    def places(self, points: Points, grid: FineGrid, source: RandomSource) -> tuple[int, ...]:
         """Return one candidate of the grid for every share, in order.
 
         Args:
-            points: sorted points of the records.
+            points: points of the records.
             grid: the grid that they are on.
             source: where bits come from.
         """
         found = {-1: 0, len(self.shares): grid.places}
-        for node in self._nodes:
-            low, high = (0, grid.places) if not self.is_tree else self._within(found, node)
-            if high <= low:  # nothing lies between two that were released
-                found[node.index] = min(low, grid.places - 1)
-                continue
-            first, last = np.searchsorted(points, [low, high])
-            inside = points[first:last]
-            found[node.index] = self._choice(node).draw(inside, low, high - 1, source)
+        for stage in self._stages:
+            spans = [self._within(found, node, grid) for node in stage]
+            ends = points.ranks([end for span in spans for end in span]).reshape(-1, 2).tolist()
+            # Nothing lies between two that were released at one place.
+            near = [
+                (0, 0) if high <= low else self._choice(node).near(last - first)
+                for node, (low, high), (first, last) in zip(stage, spans, ends, strict=True)
+            ]
+            ranks = [(a + end[0], b + end[0]) for (a, b), end in zip(near, ends, strict=True)]
+            known = points.between(ranks, self._most_near(stage))
+            for node, span, end, (rank, _), some in zip(
+                stage, spans, ends, near, known, strict=True
+            ):
+                inside = Inside(end[1] - end[0], rank, some, _ranks_from(points, end[0]))
+                found[node.index] = self._drawn(node, span, inside, source, grid)
         return tuple(sorted(found[i] for i in range(len(self.shares))))
+
+    def _drawn(
+        self,
+        node: _Node,
+        span: tuple[int, int],
+        inside: Inside,
+        source: RandomSource,
+        grid: FineGrid,
+    ) -> int:
+        low, high = span
+        if high <= low:
+            return min(low, grid.places - 1)
+        return self._choice(node).draw(inside, low, high - 1, source)
+
+    @cached_property
+    def _stages(self) -> list[list[_Node]]:
+        """Nodes that depend on those of earlier stages alone: one level of a tree, or all."""
+        if not self.is_tree:
+            return [list(self._nodes)]
+        levels = range(self.levels)
+        return [[node for node in self._nodes if node.level == level] for level in levels]
+
+    def _most_near(self, stage: Sequence[_Node]) -> int:
+        return sum(self._choice(node).most_near for node in stage)
 
     @cached_property
     def _nodes(self) -> tuple[_Node, ...]:
@@ -120,9 +155,8 @@ class QuantileTree:
             found[node.index] = own
         return [found[i] for i in range(len(self.shares))]
 
-    @staticmethod
-    def _within(found: dict[int, int], node: _Node) -> tuple[int, int]:
-        return found[node.below], found[node.above]
+    def _within(self, found: dict[int, int], node: _Node, grid: FineGrid) -> tuple[int, int]:
+        return (found[node.below], found[node.above]) if self.is_tree else (0, grid.places)
 
     def _choice(self, node: _Node) -> RankChoice:
         loss = exponential(self.epsilon, adjacency=self.adjacency)
@@ -157,6 +191,11 @@ def quantile_tree(
         each = epsilon / (math.sqrt(levels) if concentrated else levels)
         found.append(QuantileTree(tuple(shares), each, adjacency, is_tree))
     return min(found, key=lambda tree: sum(error**2 for error in tree.rank_errors))
+
+
+def _ranks_from(points: Points, first: int) -> Callable[[Sequence[int]], NDArray[np.int64]]:
+    """Return the function that counts the points below places, but for those before one."""
+    return lambda places: points.ranks(places) - first
 
 
 def _nodes_of(shares: tuple[Fraction, ...], *, is_tree: bool) -> tuple[_Node, ...]:

@@ -15,6 +15,7 @@ from taut.accounting import Adjacency, PrivacyLoss
 from taut.noise import LInfBall, RandomSource
 from taut.noise.recording import Release, released
 from taut.statistics._mechanisms.rank_weights import RankWeights
+from taut.statistics._mechanisms.sorted_points import Inside
 
 __all__ = ["RankChoice"]
 
@@ -42,11 +43,11 @@ class RankChoice:
     adjacency: Adjacency
     loss: PrivacyLoss
 
-    def draw(self, points: NDArray[np.int64], low: int, high: int, source: RandomSource) -> int:
+    def draw(self, points: Inside, low: int, high: int, source: RandomSource) -> int:
         """Return a candidate.
 
         Args:
-            points: sorted integers within the bounds.
+            points: those within the bounds; the ranks that `near` tells must be known.
             low: least candidate, which must depend on nothing private but what was released.
             high: largest candidate.
             source: where bits come from.
@@ -56,6 +57,16 @@ class RankChoice:
             lambda: self._described(points, low, high),
             source,
         )
+
+    def near(self, size: int) -> tuple[int, int]:
+        """Return the ranks, from one up to another, that a draw of so many points looks at."""
+        first, last = self._within_reach(size)
+        return max(first - 1, 0), min(last + 1, size)
+
+    @property
+    def most_near(self) -> int:
+        """The number of points that a draw looks at, at most, however many there are."""
+        return 2 * self.weights.reach // self.share.denominator + 3
 
     @property
     def weights(self) -> RankWeights:
@@ -70,16 +81,21 @@ class RankChoice:
     def _distance(self, rank: int, n: int) -> int:
         return abs(self.share.denominator * rank - self.share.numerator * n)
 
-    def _drawn(self, points: NDArray[np.int64], low: int, high: int, source: RandomSource) -> int:
-        n, (a, b) = points.size, self.share.as_integer_ratio()
-        least, reach = self.weights.least, self.weights.reach
-        # Ranks within reach: candidates of all others weigh the same, however many there are.
+    def _within_reach(self, n: int) -> tuple[int, int]:
+        """Return the ends of ranks within reach: candidates of all others weigh the same."""
+        (a, b), reach = self.share.as_integer_ratio(), self.weights.reach
         first = max(0, -((reach - a * n) // b))
         last = min(n, (a * n + reach) // b)
-        first, last = min(first, last), max(first, last)  # the two next ranks, if none is in reach
-        starts = [low if first == 0 else int(points[first - 1]) + 1]
-        starts += (points[first:last] + 1).tolist()
-        ends = [*points[first:last].tolist(), high if last == n else int(points[last])]
+        return min(first, last), max(first, last)  # the two next ranks, if none is in reach
+
+    def _drawn(self, points: Inside, low: int, high: int, source: RandomSource) -> int:
+        n, (a, b) = points.size, self.share.as_integer_ratio()
+        least = self.weights.least
+        first, last = self._within_reach(n)
+        near = points.known[first - points.first : last - points.first].tolist()
+        starts = [low if first == 0 else int(points.known[first - 1 - points.first]) + 1]
+        starts += [point + 1 for point in near]
+        ends = [*near, high if last == n else int(points.known[last - points.first])]
         weights = [self.weights.at(abs(b * rank - a * n)) for rank in range(first, last + 1)]
         spans = (end + 1 - start for start, end in zip(starts, ends, strict=True))
         below = (starts[0] - low) * least
@@ -92,10 +108,10 @@ class RankChoice:
         gap = bisect_right(sums, place) - 1
         return int(starts[gap] + (place - sums[gap]) // weights[gap])
 
-    def _described(self, points: NDArray[np.int64], low: int, high: int) -> Release:
+    def _described(self, points: Inside, low: int, high: int) -> Release:
         """Return what a replay is told: ranks at some public places, beside the wanted one."""
         places = [low + (high - low) * i // (_WATCHED - 1) for i in range(_WATCHED)]
-        ranks = np.searchsorted(points, np.array(places, dtype=np.int64), side="left")
+        ranks = points.ranks(places)
         return Release(
             type(self).__name__,
             ranks.astype(np.float64) - float(self.share) * points.size,

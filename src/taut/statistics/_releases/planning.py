@@ -48,6 +48,16 @@ class Design:
         adjacency = self.groups[0][0].adjacency
         return sum((one.loss for one in self.drawn), start=zero(adjacency=adjacency))
 
+    @property
+    def trees(self) -> dict[QuantilesPart, QuantileTree]:
+        """The mechanism of every part that is quantiles."""
+        return {
+            part: one
+            for group, one in zip(self.groups, self.drawn, strict=True)
+            for part in group
+            if isinstance(part, QuantilesPart) and isinstance(one, QuantileTree)
+        }
+
 
 @lru_cache(maxsize=64)
 def design_for(parts: tuple[Part, ...], epsilon: float, delta: float) -> Design:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,9 @@ from taut.accounting import Adjacency, Ledger, Promise, charge
 from taut.errors import AdjacencyMismatch
 from taut.noise import NoiseMechanism, RandomSource, default_generator
 from taut.statistics._mechanisms.quantile_tree import QuantileTree
+from taut.statistics._mechanisms.sorted_points import Points, SortedPoints
 from taut.statistics._releases.coordinates import exact_sums, queries_of
+from taut.statistics._releases.counted_points import MOST_NEAR, CountedPoints
 from taut.statistics._releases.descriptions import (
     CellCounts,
     LinearStatistic,
@@ -41,7 +43,14 @@ from taut.statistics._releases.parts import (
 from taut.statistics._releases.planning import design_for
 from taut.statistics._tables.clipped_column import ClippedColumn
 from taut.statistics._tables.queries import Counts, Query, Sums
-from taut.statistics._tables.table import Table, check_queries, doubles, exact_answers
+from taut.statistics._tables.scan import Answer
+from taut.statistics._tables.table import (
+    Table,
+    check_queries,
+    doubles,
+    exact_answers,
+    is_beyond_memory,
+)
 
 __all__ = ["check_columns", "release"]
 
@@ -106,7 +115,7 @@ def release(
     source = default_generator() if generator is None else generator
     if not isinstance(source, RandomSource):
         raise validate.WrongType(f"generator must be a RandomSource, got generator={generator!r}")
-    exact.read(public)
+    exact.read(public, design.trees)
     charge(ledger, design.loss)
     promise = Promise(design.loss, delta, is_secure=source.secure)
     drawn = _Drawn()
@@ -144,8 +153,7 @@ class _Exact:
         self._table = table
         self._sums = next((part for part in parts if isinstance(part, SumsPart)), None)
         self._counts = [part for part in parts if isinstance(part, CountsPart)]
-        ranked = [part for part in parts if isinstance(part, QuantilesPart)]
-        self._columns = {part.statistic.column: part.statistic for part in ranked}
+        self._ranked = [part for part in parts if isinstance(part, QuantilesPart)]
         self._queries: list[Query] = queries_of(self._sums.coordinates if self._sums else ())
         self._sum_queries = len(self._queries)
         self._queries += [Counts(part.statistic.columns) for part in self._counts]
@@ -153,12 +161,25 @@ class _Exact:
         for one in self._groups:
             cells = one.sums.cells
             self._queries += [Counts(cells), Sums((one.sums.column,), cells)]
-        sorted_ones = tuple(ClippedColumn(name, *q.bounds) for name, q in self._columns.items())
+        wanted = [part.statistic for part in self._ranked]
+        sorted_ones = tuple(ClippedColumn(one.column, *one.bounds) for one in wanted)
         check_queries(table, [*self._queries, Sums(sorted_ones)])
 
-    def read(self, public: int | None) -> None:
-        """Go over the table, and compare the number of records if it is public."""
-        answers = exact_answers(self._table, self._queries)
+    def read(self, public: int | None, trees: Mapping[QuantilesPart, QuantileTree]) -> None:
+        """Go over the table, and compare the number of records if it is public.
+
+        Args:
+            public: number of records, None if it is secret.
+            trees: the mechanism of every part with quantiles: whether a column longer than memory
+                can be counted is up to them.
+        """
+        counted = {
+            part: CountedPoints(part.statistic.column, part.statistic.grid, self._ask)
+            for part in self._ranked
+            if is_beyond_memory(self._table) and trees[part].most_near <= MOST_NEAR
+        }
+        first = [points.first_query for points in counted.values()]
+        answers = exact_answers(self._table, [*self._queries, *first])
         if public is not None and int(answers[0][()]) != public:
             raise ValueError(
                 f"records must be the number of records of the table, which is public for "
@@ -169,7 +190,11 @@ class _Exact:
         left = iter(answers[self._sum_queries :])
         self._cells = {part: next(left) for part in self._counts}
         self._tables = {part: (next(left), next(left)) for part in self._groups}
-        self._values = {name: doubles(self._table, name) for name in self._columns}
+        for points in counted.values():
+            points.take(next(left))
+        names = dict.fromkeys(p.statistic.column for p in self._ranked if p not in counted)
+        self._counted = counted
+        self._values = {name: doubles(self._table, name) for name in names}
 
     def integers(self, part: NoisyPart) -> tuple[list[int], list[float]]:
         """Return the integers of a part, and their units."""
@@ -182,9 +207,15 @@ class _Exact:
         cells = [int(count) for count in self._cells[part].ravel()]
         return cells, [1.0] * len(cells)
 
-    def values(self, part: QuantilesPart) -> Vector:
-        """Return the column of a part."""
-        return self._values[part.statistic.column]
+    def points(self, part: QuantilesPart) -> Points:
+        """Return the points of a part on its grid."""
+        if part in self._counted:
+            return self._counted[part]
+        return SortedPoints(part.statistic.grid.points(self._values[part.statistic.column]))
+
+    def _ask(self, query: Query) -> Answer:
+        (answer,) = exact_answers(self._table, [query])
+        return answer
 
 
 class _Drawn:
@@ -206,8 +237,7 @@ class _Drawn:
             (part,) = group
             assert isinstance(part, QuantilesPart)
             grid = part.statistic.grid
-            points = grid.points(exact.values(part))
-            self.places[part] = (mechanism.places(points, grid, source), mechanism)
+            self.places[part] = (mechanism.places(exact.points(part), grid, source), mechanism)
             return
         given = [exact.integers(part) for part in group if isinstance(part, NoisyPart)]
         integers = [integer for own, _ in given for integer in own]

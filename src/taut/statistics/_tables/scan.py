@@ -31,7 +31,7 @@ class Scan:
     def __init__(self, queries: Sequence[Query]) -> None:
         """Begin with no record."""
         self._queries = tuple(queries)
-        self._totals = [[_objects(limb) for limb in query.empty()] for query in self._queries]
+        self._totals: list[list[Answer]] = []  # none before anything was settled or merged
         self._recent = [query.empty() for query in self._queries]
         self._rows = 0
         cells = max((limb.size for limbs in self._recent for limb in limbs), default=1)
@@ -55,6 +55,9 @@ class Scan:
 
     def merge(self, answers: Sequence[Sequence[Answer]]) -> None:
         """Count what another scan of the same queries saw, by its `parts`."""
+        if not self._totals:
+            self._totals = [[limb.copy() for limb in limbs] for limbs in answers]
+            return
         for totals, theirs in zip(self._totals, answers, strict=True):
             for total, limb in zip(totals, theirs, strict=True):
                 total += limb

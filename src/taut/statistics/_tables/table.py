@@ -19,7 +19,7 @@ from taut.statistics._tables.engines.source import Kind, Source, silently
 from taut.statistics._tables.queries import Query
 from taut.statistics._tables.scan import Answer
 
-__all__ = ["Table", "check_queries", "doubles", "exact_answers"]
+__all__ = ["Table", "check_queries", "doubles", "exact_answers", "is_beyond_memory"]
 
 _NUMBERS = {Kind.NUMBER, Kind.BOOLEAN, Kind.ENTRIES, Kind.UNREAD}
 _TEXTS = {Kind.TEXT, Kind.ENTRIES, Kind.UNREAD}
@@ -145,6 +145,11 @@ def doubles(table: Table, name: str) -> Vector:
         return np.concatenate([np.empty(0), *parts])
 
     return silently(table.engine, read)
+
+
+def is_beyond_memory(table: Table) -> bool:
+    """Return whether the engine reads the table in parts, so that a column may not fit."""
+    return _source(table).is_beyond_memory
 
 
 def _source(table: Table) -> Source:

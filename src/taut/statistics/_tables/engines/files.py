@@ -56,4 +56,5 @@ def of_file(path: Path) -> Source:
     )
     names = silently("Polars", frame.collect_schema)
     types = {checked_name(name): _UNREAD for name in names}
-    return EngineSource("Polars, from a file", types, partial(batches_of_lazy_frame, frame))
+    read = partial(batches_of_lazy_frame, frame)
+    return EngineSource("Polars, from a file", types, read, is_beyond_memory=True)

@@ -55,7 +55,9 @@ def _source(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], types: dict[str, Colum
 
     native, engine = frame.to_native(), frame.implementation
     if engine.is_polars() and isinstance(frame, nw.LazyFrame):
-        return EngineSource("Polars, lazily", types, partial(batches_of_lazy_frame, native))
+        return EngineSource(
+            "Polars, lazily", types, partial(batches_of_lazy_frame, native), is_beyond_memory=True
+        )
     if engine.is_polars():
         return EngineSource("Polars", types, partial(batches_of_frame, native))
     if engine.is_pandas():
@@ -70,6 +72,7 @@ def _source(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], types: dict[str, Colum
             lambda names: batches_of_duckdb(
                 (frame.select(*names) if names else frame).to_native(), names
             ),
+            is_beyond_memory=True,
         )
     if engine.is_dask():
         return DaskSource(native, types)

@@ -25,6 +25,8 @@ __all__ = ["DaskSource", "SparkSource"]
 class DaskSource(Source):
     """A Dask DataFrame."""
 
+    is_beyond_memory = True
+
     def __init__(self, frame: Any, types: Mapping[str, ColumnType]) -> None:
         """Take a collection of parts in pandas.
 
@@ -60,6 +62,8 @@ class DaskSource(Source):
 
 class SparkSource(Source):
     """A DataFrame of Spark."""
+
+    is_beyond_memory = True
 
     def __init__(self, frame: Any, types: Mapping[str, ColumnType]) -> None:
         """Take a frame.

@@ -47,10 +47,12 @@ class Source(ABC):
     Attributes:
         engine: what the engine is called.
         types: the types of the columns, by name.
+        is_beyond_memory: whether records come in parts, from where there is room for more.
     """
 
     engine: str
     types: Mapping[str, ColumnType]
+    is_beyond_memory: bool = False
 
     @abstractmethod
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
@@ -71,6 +73,8 @@ class EngineSource(Source):
         engine: str,
         types: Mapping[str, ColumnType],
         read: Callable[[Sequence[str]], Iterator[Batch]],
+        *,
+        is_beyond_memory: bool = False,
     ) -> None:
         """Take what reads.
 
@@ -78,7 +82,9 @@ class EngineSource(Source):
             engine: what the engine is called.
             types: the types of the columns, by name.
             read: the function that yields the columns of some names in parts.
+            is_beyond_memory: whether it reads them from where there is room for more.
         """
+        self.is_beyond_memory = is_beyond_memory
         self.engine = engine
         self.types = types
         self._read = read
