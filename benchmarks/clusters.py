@@ -1,14 +1,16 @@
 """Clusters: distances to the nearest private centre, beside diffprivlib and k-means itself.
 
-    make bench BENCH=clusters
+    python benchmarks/clusters.py [fits]
 
-Columns are scaled to [-1, 1] by their percentiles 1 and 99, which stand for public bounds, for all
-alike. Data come from the directory that TAUT_DATA names, or from ../shared/data; a peer that cannot
-be imported with the scikit-learn at hand is left out.
+Means over fits, and their standard errors. Columns are scaled to [-1, 1] by their percentiles 1 and
+99, which stand for public bounds, for all alike. Data come from the directory that TAUT_DATA names,
+or from ../shared/data; a peer that cannot be imported with the scikit-learn at hand is left out.
+diffprivlib is pure, and takes the number of records as public.
 """
 
 import gzip
 import os
+import sys
 import warnings
 from pathlib import Path
 
@@ -64,8 +66,15 @@ def peers():
     return {**found, "diffprivlib": centres}
 
 
+def cell(distances):
+    """Return a mean and its standard error."""
+    error = np.std(distances, ddof=1) / np.sqrt(len(distances)) if len(distances) > 1 else np.nan
+    return f"{np.mean(distances):.3f} ± {error:.3f}"
+
+
 def main():
     warnings.simplefilter("ignore")
+    fits = int(sys.argv[1]) if len(sys.argv) > 1 else FITS
     print("| data | clusters | | " + " | ".join(f"ε = {one:g}" for one in EPSILONS) + " |")
     print("|---|---|---|" + "---|" * len(EPSILONS))
     for name, clusters in TASKS:
@@ -74,10 +83,11 @@ def main():
         print(f"| {name} | {clusters} | no noise | " + f"{best:.3f} | " * len(EPSILONS))
         for who, fit in peers().items():
             cells = [
-                np.mean([distance(rows, fit(rows, clusters, epsilon)) for _ in range(FITS)])
+                cell([distance(rows, fit(rows, clusters, epsilon)) for _ in range(fits)])
                 for epsilon in EPSILONS
             ]
-            print(f"| {name} | {clusters} | {who} | " + "".join(f"{one:.3f} | " for one in cells))
+            shown = " | ".join(cells)
+            print(f"| {name} | {clusters} | {who} | {shown} |", flush=True)
 
 
 if __name__ == "__main__":
