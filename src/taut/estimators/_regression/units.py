@@ -52,6 +52,13 @@ class Units:
         """Whether columns are moved or divided before rows are scaled."""
         return bool(self.centre.any() or (self.half != 1.0).any())
 
+    @cached_property
+    def _cuts(self) -> tuple[Any, Any]:
+        """Bounds by column; as two numbers, with which NumPy is faster, where they are the same."""
+        if (self.low == self.low[:1]).all() and (self.high == self.high[:1]).all():
+            return self.low[:1], self.high[:1]
+        return self.low[:, None], self.high[:, None]
+
     @property
     def target_centre(self) -> float:
         """What is taken from every target."""
@@ -101,7 +108,7 @@ class Units:
         columns[size:-1] = 1.0
         finite = np.isfinite(features).all(axis=0) & np.isfinite(y)
         with np.errstate(all="ignore"):  # no record may be told by a warning
-            np.clip(features, self.low[:, None], self.high[:, None], out=features)
+            np.clip(features, *self._cuts, out=features)
             if self.is_scaled:
                 features -= self.centre[:, None]
                 features /= self.half[:, None]
