@@ -76,7 +76,16 @@ class LinearStatistic(Statistic):
 
     @abstractmethod
     def of(self, moments: Moments) -> Vector:
-        """Return the statistic."""
+        """Return the statistic, as smooth as its sums are: errors are read off its slopes."""
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Public numbers that the statistic of any clipped data lies between."""
+        return -math.inf, math.inf
+
+    def kept(self, value: Vector) -> Vector:
+        """Return what is published of a value: noise may have moved it beyond its limits."""
+        return np.clip(value, *self.limits)
 
 
 @dataclass(frozen=True)
@@ -179,9 +188,13 @@ class Mean(_OfColumn):
         yield _COUNT, 1.0
 
     def of(self, moments: Moments) -> Vector:
-        """Return the mean, cut to the bounds."""
-        found = self.clipped.middle + moments.mean(self.clipped)
-        return np.array(min(max(found, self.clipped.lower), self.clipped.upper))
+        """Return the mean."""
+        return np.array(self.clipped.middle + moments.mean(self.clipped))
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The bounds."""
+        return self.clipped.lower, self.clipped.upper
 
 
 @dataclass(frozen=True)
@@ -206,10 +219,14 @@ class Variance(_OfColumn):
         yield _COUNT, _TYPICAL
 
     def of(self, moments: Moments) -> Vector:
-        """Return the variance, at least zero and at most that of values at both ends."""
+        """Return the variance."""
         square = moments.product(self.clipped, self.clipped)
-        found = square - moments.mean(self.clipped) ** 2
-        return np.array(min(max(found, 0.0), self.half**2))
+        return np.array(square - moments.mean(self.clipped) ** 2)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Zero, and the variance of values at both ends."""
+        return 0.0, self.half**2
 
 
 @dataclass(frozen=True)
@@ -265,7 +282,11 @@ class Covariance(LinearStatistic):
             for j, other in enumerate(columns[i:], start=i):
                 found = moments.product(one, other) - means[i] * means[j]
                 matrix[i, j] = matrix[j, i] = found
-        return _positive_part(matrix, columns) if self.positive else matrix
+        return matrix
+
+    def kept(self, value: Vector) -> Vector:
+        """Return the matrix without negative eigenvalues, if they were not asked for."""
+        return _positive_part(value, self.clipped) if self.positive else value
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,8 @@ class NoisySums:
 def linear_estimate(statistic: LinearStatistic, sums: NoisySums, promise: Promise) -> Estimate:
     """Return a statistic of noisy sums, with its error to first order.
 
-    The slope along every sum is that of the secant over one standard deviation on either side.
+    The slope along every sum is that of the secant over one standard deviation on either side,
+    before the value is cut to its limits: at a limit the noise is no smaller.
     """
     value = statistic.of(sums.moments(sums.values))
     wanted = {coordinate for coordinate, _ in statistic.terms()}
@@ -70,7 +71,8 @@ def linear_estimate(statistic: LinearStatistic, sums: NoisySums, promise: Promis
             step[i] = sums.deviations[i]
             ends = [statistic.of(sums.moments(sums.values + sign * step)) for sign in (1, -1)]
             variance += ((ends[0] - ends[1]) / 2) ** 2
-    return _with_noise(statistic, value, np.sqrt(variance), sums.mechanism, promise)
+    kept, error = statistic.kept(value), np.sqrt(variance)
+    return _with_noise(statistic, kept, error, sums.mechanism, promise, statistic.limits)
 
 
 def counts_estimate(
@@ -106,7 +108,7 @@ def groups_estimate(
         return _with_noise(statistic, counts, deviation, mechanism, promise)
     found = statistic.of(counts, sums)
     errors = statistic.deviations(counts, sums, deviation)
-    return _with_noise(statistic, found, errors, mechanism, promise)
+    return _with_noise(statistic, found, errors, mechanism, promise, statistic.limits)
 
 
 def quantiles_estimate(
@@ -138,10 +140,13 @@ class _NoiseWithin:
     value: Vector
     error: Vector
     mechanism: NoiseMechanism
+    limits: tuple[float, float]
 
     def __call__(self, level: float) -> Interval:
         reach = deviations_within(self.mechanism, level) * self.error
-        return Interval(_plain(self.value - reach), _plain(self.value + reach))
+        # What the data can have lies within the limits, so that a cut loses no coverage.
+        ends = (np.clip(self.value + sign * reach, *self.limits) for sign in (-1, 1))
+        return Interval(*map(_plain, ends))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,8 +188,9 @@ def _with_noise(
     error: Vector,
     mechanism: NoiseMechanism,
     promise: Promise,
+    limits: tuple[float, float] = (-math.inf, math.inf),
 ) -> Estimate:
-    within = _NoiseWithin(value, error, mechanism)
+    within = _NoiseWithin(value, error, mechanism, limits)
     return Estimate(statistic, _plain(value), _plain(error), promise, _within=within)
 
 

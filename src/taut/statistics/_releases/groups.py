@@ -115,6 +115,11 @@ class GroupStatistic(Statistic):
     def of(self, counts: Vector, sums: Vector) -> Vector:
         """Return the statistic of every group, from counts, and sums in half ranges."""
 
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Public numbers that the statistic of any clipped data lies between."""
+        return -math.inf, math.inf
+
     @abstractmethod
     def deviations(self, counts: Vector, sums: Vector, deviation: Vector) -> Vector:
         """Return the standard error, where counts and sums have this standard deviation each."""
@@ -174,7 +179,12 @@ class GroupMeans(GroupStatistic):
     def of(self, counts: Vector, sums: Vector) -> Vector:
         """Return the mean of every group, cut to the bounds; counts below one are taken as one."""
         found = self.sums.column.middle + self.sums.half * (sums / np.maximum(counts, 1.0))
-        return np.clip(found, self.sums.column.lower, self.sums.column.upper)
+        return np.clip(found, *self.limits)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The bounds."""
+        return self.sums.column.lower, self.sums.column.upper
 
     def deviations(self, counts: Vector, sums: Vector, deviation: Vector) -> Vector:
         """Return the standard error of every mean, to first order in 1 / n."""
