@@ -37,6 +37,22 @@ def test_few_repeats_agree_with_the_level():
     assert abs(np.mean(found) - 0.8) < 4 * 0.4 / np.sqrt(120)
 
 
+@pytest.mark.parametrize("deviation", [0.05, 0.0])
+def test_residuals_that_are_small_beside_the_noise_are_not_cut_away(deviation):
+    """Noise may leave nothing of a sum of squares; cuts for that put fits 50 widths away."""
+    wrong = 0
+    for seed in range(1, 8):
+        random = np.random.default_rng(seed)
+        rows = random.uniform(0, 1, (10_000, 1))
+        targets = 0.05 * rows[:, 0] + 0.9 + deviation * random.standard_normal(10_000)
+        given = {"bounds": (0, 1), "target_bound": (-1.5, 1.5)}
+        noise = SeededForExperiments(seed)
+        model = PrivateLinearRegression(**given, generator=noise).fit(rows, targets)
+        low, high = model.coef_interval_[0]
+        wrong += not low - (high - low) <= 0.05 <= high + (high - low)
+    assert wrong == 0
+
+
 def test_without_noise_they_are_those_of_least_squares():
     random = np.random.default_rng(7)
     rows = random.uniform(-1, 1, (10_000, 5))

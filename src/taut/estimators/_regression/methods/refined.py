@@ -96,9 +96,20 @@ def _bound(belief: Belief, last: Measurement, at: Vector, records: float) -> flo
     """Return where residuals are cut: at several of their standard deviations, as far as known."""
     step = at - last.at
     square = last.square - 2 * last.cross @ step + step @ belief.matrix @ step
-    # One standard deviation of noise is allowed for: a cut too close biases, one too far is noise.
-    above = max(float(square) + math.sqrt(last.square_variance), 0.0)
+    # One standard deviation of noise is allowed for, beyond zero wherever noise has taken the
+    # square: a cut too close biases by far more than one too far adds noise.
+    above = max(float(square), 0.0) + math.sqrt(_square_variance(belief, last, step))
     return min(max(_CUT * math.sqrt(above / records), _LEAST_CUT), 1.0)
+
+
+def _square_variance(belief: Belief, last: Measurement, step: Vector) -> float:
+    """Return the variance of the noise in the sum of squares after a step from what was released.
+
+    Noise of X'X is symmetric: entries beside the diagonal count twice, and are one.
+    """
+    squared = step**2
+    crossed = 2 * squared @ belief.errors @ squared - np.diag(belief.errors) @ squared**2
+    return last.square_variance + 4 * float(last.variances @ squared) + float(crossed)
 
 
 def _records(released: NoisyMoments, intercept: bool) -> float:
