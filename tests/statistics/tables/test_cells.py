@@ -1,6 +1,7 @@
 """Cells: where each record is counted, and where it is not."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def test_cells_are_shown_with_their_ends():
 
 
 edges = st.lists(st.floats(allow_nan=False), min_size=2, unique=True).filter(
-    lambda found: any(map(math.isfinite, found))
+    lambda found: any(map(math.isfinite, found)) and max(found) != sys.float_info.max
 )
 
 
@@ -68,7 +69,26 @@ def test_intervals_are_those_of_bisection(ends, values):
         else min(int(np.searchsorted(ordered, v, side="right")) - 1, len(ordered) - 2)
         for v in near
     ]
-    assert places(Intervals("x", ordered), near) == expected
+    cells = Intervals("x", ordered)
+    assert places(cells, near) == expected
+    counted = cells.histogram(Batch.of_arrays({"x": near}, near.size))
+    assert counted.tolist() == np.bincount(expected, minlength=cells.inner + 1).tolist()
+
+
+def test_histograms_of_even_edges_count_every_value_at_its_place():
+    cells = Intervals.even("x", -1, 1, 37)
+    ends = np.array(cells.edges)
+    many = np.random.default_rng(0).normal(size=5000)
+    near = np.concatenate(
+        [many, ends, np.nextafter(ends, -np.inf), np.nextafter(ends, np.inf), [np.nan, np.inf]]
+    )
+    counted = cells.histogram(Batch.of_arrays({"x": near}, near.size))
+    assert counted.tolist() == np.bincount(places(cells, near), minlength=38).tolist()
+
+
+def test_an_edge_with_no_double_above_it_is_refused():
+    with pytest.raises(ValueError, match="below the largest double, or inf"):
+        Intervals("x", [0, sys.float_info.max])
 
 
 def test_crowded_edges_are_bisected():

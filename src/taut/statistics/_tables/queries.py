@@ -66,6 +66,8 @@ class Counts:
         if not self.cells:
             return [np.array(batch.rows, dtype=np.int64)]
         grid = _grid(self.cells)
+        if len(self.cells) == 1 and isinstance(self.cells[0], Intervals):
+            return [grid.kept(self.cells[0].histogram(batch))]
         counts = np.bincount(grid.places(batch), minlength=grid.size)
         return [grid.kept(counts.astype(np.int64, copy=False))]
 
