@@ -55,3 +55,11 @@ def test_nothing_follows_from_nothing():
     assert epsilon_of_ratios(np.zeros(0), np.zeros(5), 0.1, 0.1) == 0.0
     assert epsilon_of_ratios(np.zeros(5), np.zeros(0), 0.1, 0.1) == 0.0
     assert epsilon_of_ratios(np.zeros(5), np.zeros(50), 0.1, 0.1) == 0.0
+
+
+def test_releases_of_one_side_alone_prove_more_than_any_epsilon():
+    """Their ratio is infinite, and delta at least their probability."""
+    ratios = np.where(np.random.default_rng(0).uniform(size=20_000) < 0.1, np.inf, 0.5)
+    assert epsilon_of_ratios(ratios[:2000], ratios[2000:], 0.01, 0.01) > 1e5
+    assert epsilon_of_ratios(-ratios[:2000], -ratios[2000:], 0.01, 0.01) == 0
+    assert epsilon_of_ratios(ratios[:2000], ratios[2000:], 0.2, 0.01) < 0.5

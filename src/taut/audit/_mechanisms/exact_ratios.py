@@ -13,6 +13,7 @@ __all__ = ["epsilon_of_ratios"]
 _HALVINGS = 50  # of the interval of epsilon, to the last digits
 _BOLDEST = 0.9  # of the largest stake: with all of it, one number that is 0 would end the game
 _MOST_STAKED = 1e6  # where delta is 0 and any stake is fair
+_LARGEST = 1e6  # of a log ratio: what one side alone can release has an infinite one
 _LOST = 1e-9  # of a log ratio, and absolute: a thousand times what computing one loses
 
 
@@ -48,7 +49,9 @@ def epsilon_of_ratios(
 
 
 def _safe(ratios: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(ratios - _LOST * (1 + np.abs(ratios)))
+    """Return ratios that are finite and rather too small; below zero all count the same."""
+    finite = np.clip(ratios, -_LARGEST, _LARGEST)
+    return np.asarray(finite - _LOST * (1 + np.abs(finite)))
 
 
 def _excess(ratios: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
