@@ -35,8 +35,8 @@ NOT_CALLED = {
     "SequentialResult", "SettingsCheck", "SettingsReading", "Verification", "RunCanaries",
     "PrivacyLoss", "Secret", "Setting", "GridGaussian",
     # Bases, protocols, enumerations.
-    "Adjacency", "Engine", "Half", "Ledger", "Sampler", "Verdict", "Source", "Provenance", "NoiseMechanism",
-    "SensitivitySet", "RandomSource", "Encoder", "NoiseStream", "Participation", "SecretSampler",
+    "Adjacency", "Engine", "Half", "Ledger", "Sampler", "Verdict", "Source", "Provenance",
+    "NoiseMechanism", "SensitivitySet", "RandomSource", "Encoder", "NoiseStream", "Participation", "SecretSampler",
     "SecureGenerator", "SeededForExperiments", "default_generator",
     # They run what they are given, for minutes; or read files, which other tests tamper with.
     "audit_loop", "audit_plan", "attack_plan", "audit_training", "refute_loop", "refute_plan",
