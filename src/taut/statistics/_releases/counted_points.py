@@ -37,9 +37,9 @@ class CellBits:
     Args:
         name: name of the column.
         grid: the grid.
-        shift: how many bits are left out.
-        kept: sorted leading bits of the only cells that are counted, None for all of them.
-        bits: by how many bits the counts are finer than `kept`.
+        shift: number of bits that are left out.
+        kept: leading bits of the only cells that are counted, sorted; None for all of them.
+        bits: number of bits by which the counts are finer than `kept`.
     """
 
     name: str
@@ -176,8 +176,8 @@ class CountedPoints:
         """Return the finest cells that a function wants, found among those that it wanted before.
 
         Args:
-            wanted: which of some cells to look into: never more than `most`.
-            most: a public number, which tells how much finer a pass may count.
+            wanted: function that says which of some cells to look into: never more than `most`.
+            most: public number, which tells how much finer a pass may count.
         """
         found = self._whole
         finer = max(1, _COUNT_BITS - max(most - 1, 0).bit_length())
