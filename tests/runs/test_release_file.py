@@ -100,6 +100,8 @@ MEAN = 'what = "mean"\nof = "age"'
         (['what = "count"\nof = "age"'], "count has no key 'of'; leave it out"),
         (['what = "variance"\nof = "age"\nby = "region"'], "variance has no key 'by'"),
         (['what = "counts"'], "by must be a list, got None"),
+        (['what = "mean"\nof = "age"\nby = [[1]]'], r"no cells \[1\]"),
+        (['what = "mean"\nof = "age"\nweight = 1' + "0" * 400], "within the range of floats"),
         (['what = "counts"\nby = "regoin"'], "no cells 'regoin'; did you mean 'region'"),
         (['what = "quantiles"\nof = "age"'], r"needs shares, such as shares = \[0.25"),
         (['what = "quantiles"\nof = "age"\nshares = [1.5]'], "numbers between 0 and 1"),

@@ -262,7 +262,7 @@ class _Public:
         """Return cells by name, or say how to give them."""
         found = []
         for name in _listed(names, "by"):
-            if name not in self.cells:
+            if not isinstance(name, str) or name not in self.cells:
                 raise ValueError(
                     f"there are no cells {name!r}{did_you_mean(name, self.cells)}; add "
                     f"{name} = ['label', ...] or {name} = {{edges = [...]}} to [cells]"

@@ -79,7 +79,7 @@ def _checked(value: object, hint: Any, where: str) -> object:
     for kind in kinds:
         plain = get_origin(kind) or kind
         if plain is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
+            return _as_float(value, where)
         if plain is tuple and isinstance(value, list):
             (item, _) = get_args(kind)
             return tuple(_checked(one, item, f"{where}[{i}]") for i, one in enumerate(value))
@@ -87,6 +87,13 @@ def _checked(value: object, hint: Any, where: str) -> object:
             return value
     words = " or ".join(_WORDS[get_origin(k) or k] for k in kinds if k is not NoneType)
     raise ValueError(f"{where} must be {words}, got {value!r}")
+
+
+def _as_float(value: int, where: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{where} must be within the range of floats, got a larger one") from None
 
 
 def toml_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
