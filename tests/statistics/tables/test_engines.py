@@ -287,6 +287,16 @@ def test_texts_that_look_like_numbers_are_refused_by_type(data):
     assert "34" not in str(refusal.value)
 
 
+def test_no_message_tells_what_a_column_of_objects_holds():
+    told = set()
+    for entries in (["a", "b"], ["a", 1], ["a", None]):
+        table = pd.DataFrame({"x": pd.Series(entries, dtype=object)})
+        with pytest.raises(ValueError, match="must hold numbers, got the type object") as refusal:
+            exact_answers(Table.open(table), [Sums((X,))])
+        told.add(str(refusal.value))
+    assert len(told) == 1
+
+
 def test_columns_need_names():
     with pytest.raises(ValueError, match="must be a text, got 0"):
         Table.open(pd.DataFrame([[1.0]]))

@@ -87,9 +87,16 @@ def _types(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> dict[str, ColumnType
     native = frame.to_native().dtypes if engine.is_pandas() or engine.is_dask() else {}
     entries = Kind.TEXT if engine.is_polars() or engine.is_duckdb() else Kind.ENTRIES
     return {
-        checked_name(name): ColumnType(_kind(dtype, str(native.get(name)), entries), str(dtype))
+        checked_name(name): _column_type(dtype, str(native.get(name, "")), entries)
         for name, dtype in frame.collect_schema().items()
     }
+
+
+def _column_type(dtype: nw.dtypes.DType, native: str, entries: Kind) -> ColumnType:
+    # What Narwhals calls a column of objects depends on the entries, and the name of an Enum lists
+    # them: neither may be in a message.
+    shown = native if native == "object" else str(dtype).partition("(")[0]
+    return ColumnType(_kind(dtype, native, entries), shown)
 
 
 def _kind(dtype: nw.dtypes.DType, native: str, entries: Kind) -> Kind:
