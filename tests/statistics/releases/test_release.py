@@ -16,6 +16,7 @@ from taut.statistics import (
     CellCounts,
     Count,
     Covariance,
+    GroupMeans,
     Intervals,
     Mean,
     Quantiles,
@@ -23,6 +24,7 @@ from taut.statistics import (
     Variance,
     release,
 )
+from taut.statistics._tables.batch import ArrayColumn
 
 AGE, INCOME = (18, 90), (0, 150)
 REGIONS = Categories("region", ["north", "south", "west"])
@@ -250,3 +252,51 @@ def test_levels_of_intervals():
 def test_unknown_names_are_key_errors():
     with pytest.raises(KeyError, match="mode"):
         release(people(10), [Count()], epsilon=1.0)["mode"]
+
+
+class Refuses:
+    """A ledger that takes nothing."""
+
+    def spend(self, loss):
+        raise BudgetExceeded("nothing is left")
+
+
+@pytest.mark.parametrize("promise", [{}, {"adjacency": "replace", "records": 20}])
+def test_a_ledger_is_asked_before_a_record_is_read(promise, monkeypatch):
+    read = []
+    numbers = ArrayColumn.numbers
+    monkeypatch.setattr(ArrayColumn, "numbers", lambda self: read.append(1) or numbers(self))
+    with pytest.raises(BudgetExceeded):
+        release(people(20), [Mean("age", AGE)], epsilon=0.5, ledger=Refuses(), **promise)
+    assert not read
+    release(people(20), [Mean("age", AGE)], epsilon=0.5, **promise)
+    assert read
+
+
+def test_a_wrong_public_number_of_records_costs_nothing():
+    budget = taut.PrivacyFilter(epsilon=1.0, delta=1e-6)
+    public = {"adjacency": "replace", "records": 19}
+    with pytest.raises(ValueError, match="got records=19 for another number"):
+        release(people(20), [Mean("age", AGE)], epsilon=0.5, ledger=budget, **public)
+    assert budget.remaining.fraction == 1
+
+
+def test_more_cells_than_fit_into_memory_are_refused_before_noise_is_planned():
+    labels = [str(i) for i in range(1000)]
+    cells = [Categories(name, labels) for name in "abc"]
+    with pytest.raises(ValueError, match="must be at most 16777216"):
+        CellCounts(cells)
+    with pytest.raises(ValueError, match="must be at most 16777216"):
+        GroupMeans("age", AGE, by=cells)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-9])
+def test_tiny_promises_are_kept(epsilon):
+    found = release(people(5), [Count()], epsilon=epsilon, delta=1e-6)
+    assert found.loss.epsilon(delta=1e-6) <= epsilon
+
+
+@pytest.mark.parametrize("bounds", [(-1e30, 1e30), (0.0, 1e-30)])
+def test_extreme_bounds_have_variances(bounds):
+    found = release({"x": [0.0] * 9}, [Variance("x", bounds)], epsilon=1.0)
+    assert 0 <= found["variance of x"].value <= ((bounds[1] - bounds[0]) / 2) ** 2 * 1.001

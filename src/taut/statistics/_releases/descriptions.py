@@ -17,6 +17,7 @@ from taut.statistics._mechanisms.fine_points import FineGrid, fine_grid
 from taut.statistics._releases.coordinates import Coordinate, Moments
 from taut.statistics._tables.cells import Categories, Cells, Intervals
 from taut.statistics._tables.clipped_column import ClippedColumn
+from taut.statistics._tables.queries import Counts
 
 __all__ = [
     "Bounds",
@@ -413,7 +414,9 @@ def checked_cells(cells: Cells | Sequence[Cells]) -> tuple[Cells, ...]:
         raise ValueError(
             f"cells must be Categories or Intervals of one column or of several, got {cells!r}"
         )
-    return tuple(given)
+    checked = tuple(given)
+    Counts(checked)  # refuses more cells than fit into memory, before noise is planned for them
+    return checked
 
 
 def _positive_part(matrix: Vector, columns: Sequence[ClippedColumn]) -> Vector:

@@ -115,8 +115,10 @@ def release(
     source = default_generator() if generator is None else generator
     if not isinstance(source, RandomSource):
         raise validate.WrongType(f"generator must be a RandomSource, got generator={generator!r}")
-    exact.read(public, design.trees)
+    if ledger is not None and public is not None:
+        exact.check(public)  # so that a wrong number, which tells nothing, costs nothing
     charge(ledger, design.loss)
+    exact.read(public, design.trees)
     promise = Promise(design.loss, delta, is_secure=source.secure)
     drawn = _Drawn()
     for group, mechanism in zip(design.groups, design.drawn, strict=True):
@@ -165,6 +167,10 @@ class _Exact:
         sorted_ones = tuple(ClippedColumn(one.column, *one.bounds) for one in wanted)
         check_queries(table, [*self._queries, Sums(sorted_ones)])
 
+    def check(self, public: int) -> None:
+        """Compare the number of records, which is public, and read nothing else."""
+        _check_number(exact_answers(self._table, [Counts()])[0], public)
+
     def read(self, public: int | None, trees: Mapping[QuantilesPart, QuantileTree]) -> None:
         """Go over the table, and compare the number of records if it is public.
 
@@ -180,11 +186,8 @@ class _Exact:
         }
         first = [points.first_query for points in counted.values()]
         answers = exact_answers(self._table, [*self._queries, *first])
-        if public is not None and int(answers[0][()]) != public:
-            raise ValueError(
-                f"records must be the number of records of the table, which is public for "
-                f"'replace', got records={public!r} for another number"
-            )
+        if public is not None:
+            _check_number(answers[0], public)
         coordinates = self._sums.coordinates if self._sums else ()
         self._integers = exact_sums(coordinates, answers[: self._sum_queries])
         left = iter(answers[self._sum_queries :])
@@ -216,6 +219,14 @@ class _Exact:
     def _ask(self, query: Query) -> Answer:
         (answer,) = exact_answers(self._table, [query])
         return answer
+
+
+def _check_number(found: Answer, public: int) -> None:
+    if int(found[()]) != public:
+        raise ValueError(
+            f"records must be the number of records of the table, which is public for 'replace', "
+            f"got records={public!r} for another number"
+        )
 
 
 class _Drawn:

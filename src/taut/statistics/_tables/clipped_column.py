@@ -17,8 +17,8 @@ BITS = 30
 """Integers are at most 2^30: products fit into int64, and what rounding to the unit can add to a
 mean is at most 2^-30 of half the range, far below the noise for fewer than 10^8 records."""
 
-_LARGEST = 1e140  # a bound: differences of bounds, and sums of their squares, stay floats
-_NARROWEST = 1e-140  # bounds apart: squares of units stay floats
+_LARGEST = 1e30  # a bound: noise on squares, and its variance, stay far from the ends of floats
+_NARROWEST = 1e-30  # bounds apart, likewise
 _CLOSEST = 1e-12  # bounds apart, of their distance from zero: between others are too few doubles
 
 
