@@ -36,8 +36,8 @@ NOT_CALLED = {
     "PrivacyLoss", "Secret", "Setting", "GridGaussian",
     # Bases, protocols, enumerations.
     "Adjacency", "Engine", "Half", "Ledger", "Sampler", "Verdict", "Source", "Provenance",
-    "NoiseMechanism", "SensitivitySet", "RandomSource", "Encoder", "NoiseStream", "Participation", "SecretSampler",
-    "SecureGenerator", "SeededForExperiments", "default_generator",
+    "NoiseMechanism", "SensitivitySet", "RandomSource", "Encoder", "NoiseStream", "Participation",
+    "SecretSampler", "SecureGenerator", "SeededForExperiments", "default_generator",
     # They run what they are given, for minutes; or read files, which other tests tamper with.
     "audit_loop", "audit_plan", "attack_plan", "audit_training", "refute_loop", "refute_plan",
     "refute_training", "replay", "recorded", "recorded_generator", "recorded_optimizer",
