@@ -134,3 +134,9 @@ class TestEstimatedBounds:
             found = estimate_bounds(np.full(300, 3.0), epsilon=0.3, generator=source)
             wrong += found.bounds != (2.0, 4.0)
         assert wrong <= 8
+
+
+def test_one_series_of_any_library():
+    pl, pd = pytest.importorskip("polars"), pytest.importorskip("pandas")
+    for series in (pl.Series([1, 2, None]), pd.Series([1, 2, None], dtype="Int64")):
+        assert 0 <= mean(series, bounds=(0, 5), epsilon=1.0).value <= 5

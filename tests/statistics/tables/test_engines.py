@@ -297,6 +297,16 @@ def test_no_message_tells_what_a_column_of_objects_holds():
     assert len(told) == 1
 
 
+@pytest.mark.parametrize("entries", [[True, False], [True, None], [1, 2], [1, None]])
+@pytest.mark.parametrize("library", [pl, pd], ids=["polars", "pandas"])
+def test_no_entry_decides_how_a_series_is_read(entries, library):
+    nullable = {"dtype": "boolean" if entries[0] is True else "Int64"} if library is pd else {}
+    series = library.Series(entries, **nullable)
+    (found,) = exact_answers(Table.open({"x": series}), [Sums((X,))])
+    (expected,) = exact_answers(Table.open({"x": entries}), [Sums((X,))])
+    assert found.tolist() == expected.tolist()
+
+
 def test_columns_need_names():
     with pytest.raises(ValueError, match="must be a text, got 0"):
         Table.open(pd.DataFrame([[1.0]]))

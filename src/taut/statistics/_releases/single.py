@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
-import numpy as np
-
 from taut.accounting import Adjacency, Ledger
 from taut.noise import RandomSource
 from taut.statistics._releases.descriptions import (
@@ -281,20 +279,14 @@ def column_of(data: Any, column: str | None) -> tuple[Any, str]:
         return data, column
     if column is not None:
         raise ValueError(f"column must be left out for one array, got column={column!r}")
-    entries = data if isinstance(data, np.ndarray | list) else _entries(data)
-    return Table.open({_ALONE: entries}), _ALONE
+    return Table.open({_ALONE: data}), _ALONE
 
 
 def _has_columns(data: Any) -> bool:
     """Say whether data have columns, or are one array."""
-    if isinstance(data, list | tuple | range):
+    if isinstance(data, list | tuple | range) or hasattr(data, "to_frame"):  # a series, of Polars
         return False
     return getattr(data, "ndim", 2) != 1
-
-
-def _entries(data: Any) -> Any:
-    """Return a sequence as a list, and a series of any library as an array."""
-    return list(data) if isinstance(data, tuple | range) else np.asarray(data)
 
 
 def _only(data: Any, statistic: Statistic, epsilon: float, budget: Budget) -> Estimate:

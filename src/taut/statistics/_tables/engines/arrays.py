@@ -47,7 +47,7 @@ class Arrays(Source):
             listed = ", ".join(f"{n!r}: {c.shape}" for n, c in self._columns.items())
             raise ValueError(f"columns must be vectors of one length, got the shapes {listed}")
         self.types = {
-            name: _LIST if isinstance(columns[name], list | tuple) else _type(column)
+            name: _LIST if _has_entries(columns[name]) else _type(column)
             for name, column in self._columns.items()
         }
 
@@ -76,10 +76,18 @@ def of_matrix(matrix: NDArray[Any], columns: Sequence[str]) -> Arrays:
     return Arrays({name: matrix[:, i] for i, name in enumerate(names)})
 
 
-def _array(column: Any) -> NDArray[Any]:
+def _has_entries(column: Any) -> bool:
+    """Say whether entries are taken one by one: what NumPy would make of them depends on them."""
     if isinstance(column, list | tuple):
-        found = np.empty(len(column), dtype=object)
-        for i, entry in enumerate(column):  # one by one: an entry that is a list is no second axis
+        return True
+    return hasattr(column, "__len__") and not isinstance(getattr(column, "dtype", None), np.dtype)
+
+
+def _array(column: Any) -> NDArray[Any]:
+    if _has_entries(column):
+        entries = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+        found = np.empty(len(entries), dtype=object)
+        for i, entry in enumerate(entries):  # one by one: an entry that is a list is no second axis
             found[i] = entry.item() if isinstance(entry, np.generic) else entry
         return found
     return np.asanyarray(column)
