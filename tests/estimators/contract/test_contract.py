@@ -226,6 +226,14 @@ def test_bounds_the_wrong_way_round_are_refused(name, bounds):
         fitted(name, *data(), bounds=bounds)
 
 
+@pytest.mark.parametrize("bounds", [(-1e300, 1e300), (0.0, 5e-324)])
+def test_bounds_whose_squares_are_no_floats_are_refused(name, bounds):
+    if "bounds" not in parameters(name):
+        return
+    with pytest.raises(ValueError, match="bounds must be"):
+        fitted(name, *data(), bounds=bounds)
+
+
 @pytest.mark.parametrize("change", [{"epsilon": 0.0}, {"epsilon": np.nan}, {"delta": 1.0}])
 def test_budgets_that_promise_nothing_are_refused(name, change):
     with pytest.raises(ValueError, match=next(iter(change))):

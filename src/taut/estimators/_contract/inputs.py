@@ -34,6 +34,7 @@ __all__ = [
     "refuse_weights",
 ]
 
+_LARGEST = 1e150  # of bounds, and one over it the least width: squares stay floats
 _RENAMED = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) >= (1, 6)
 
 
@@ -137,6 +138,12 @@ def column_bounds(bounds: Any, columns: int) -> tuple[Vector, Vector]:
     lower, upper = ends
     if not (np.isfinite(lower) & np.isfinite(upper) & (lower < upper)).all():
         raise ValueError(f"bounds must be finite and lower < upper, got bounds={bounds!r}")
+    narrow, far = float((upper / 2 - lower / 2).min()), float(np.abs([lower, upper]).max())
+    if narrow < 1 / _LARGEST or far > _LARGEST:
+        raise ValueError(
+            f"bounds must be within {_LARGEST:g} and more than one over that apart, got "
+            f"bounds={bounds!r}; count in other units"
+        )
     return lower, upper
 
 
