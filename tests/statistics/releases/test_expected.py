@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from taut.errors import AdjacencyMismatch
 from taut.noise import SeededForExperiments
 from taut.statistics import (
     Categories,
@@ -107,3 +108,8 @@ def test_columns_are_checked_without_a_look_at_records(table):
         check_columns(table, [GroupMeans("z", RANGE, by=KIND)])
     with pytest.raises(ValueError, match="'kind' must hold numbers"):
         check_columns(table, [Quantiles("kind", [0.5], RANGE)])
+
+
+def test_relations_without_a_release_are_refused():
+    with pytest.raises(AdjacencyMismatch, match="got 'zero_out'"):
+        expected_errors([Count()], epsilon=1.0, records=10, adjacency="zero_out")

@@ -11,6 +11,7 @@ import numpy as np
 from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting import Adjacency, Promise
+from taut.errors import AdjacencyMismatch
 from taut.noise import NoiseMechanism
 from taut.statistics._mechanisms.quantile_tree import QuantileTree
 from taut.statistics._releases.coordinates import Coordinate
@@ -122,6 +123,7 @@ def expected_errors(
 
     Raises:
         ValueError: for parameters out of range.
+        AdjacencyMismatch: for another relation.
 
     Example:
         >>> from taut.statistics import Mean, expected_errors
@@ -131,6 +133,10 @@ def expected_errors(
     """
     whole = validate.positive_integer(records=records)
     relation = Adjacency(adjacency)
+    if relation not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE):  # which no release is made for
+        raise AdjacencyMismatch(
+            f"adjacency must be 'add_remove' or 'replace', got {str(relation)!r}"
+        )
     parts = parts_of(tuple(statistics), relation)
     if not parts:
         raise ValueError("statistics must hold more than a count, which is public for 'replace'")
