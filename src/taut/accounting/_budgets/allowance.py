@@ -29,6 +29,7 @@ BUDGET_FACTOR = 1 - 1e-13
 _FAINT_ERROR = 1e-9
 _FAINT_MU = 1e-6  # below it the two terms of a profile agree to ten digits; a derivative keeps all
 _NORMAL_END = 38.6  # deviations: exp(-38.6^2 / 2) = 5e-324 is the smallest float
+_LARGEST_BUDGETED = 1e100  # its mu is about 1e50, whose square is a double
 METHODS = ("gdp", "improved", "classic")
 
 
@@ -56,7 +57,7 @@ def budget_for(epsilon: float, delta: float, *, method: str = "gdp") -> float:
         >>> round(budget_for(epsilon=1.0, delta=1e-5), 6)
         0.035926
     """
-    at, level = validate.non_negative(epsilon=epsilon), positive_delta(delta=delta)
+    at, level = _checked(epsilon), positive_delta(delta=delta)
     if method == "gdp":
         return gaussian_mu(at, level) ** 2 / 2 * BUDGET_FACTOR
     if method == "classic":
@@ -86,7 +87,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         >>> round(gaussian_mu(epsilon=1.0, delta=1e-5), 6)
         0.268051
     """
-    epsilon, delta = validate.non_negative(epsilon=epsilon), positive_delta(delta=delta)
+    epsilon, delta = _checked(epsilon), positive_delta(delta=delta)
     low, high = 0.0, 1.0
     while _gaussian_delta(high, epsilon) <= delta:
         low, high = high, 2 * high
@@ -136,6 +137,16 @@ def best_order(epsilon: float, delta: float) -> float:
             "the Gaussian ('gdp') form if all releases are Gaussian"
         )
     return order
+
+
+def _checked(epsilon: float) -> float:
+    at = validate.non_negative(epsilon=epsilon)
+    if at > _LARGEST_BUDGETED:
+        raise ValueError(
+            f"epsilon must be at most 1e100 for a budget, got epsilon={epsilon!r}; it promises "
+            "nothing long before"
+        )
+    return at
 
 
 def positive_delta(*, delta: float) -> float:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from taut._base import validate
-from taut._base.arrays import Vector
+from taut._base.arrays import Vector, real_numbers
 from taut.accounting._adjacency import Adjacency
 from taut.accounting._budgets.allowance import (
     BUDGET_FACTOR,
@@ -336,7 +336,8 @@ def _divergences(loss: PrivacyLoss, orders: Vector) -> Vector:
 
 def _rounded_up(total: Vector, costs: Vector) -> Vector:
     """Return a sum that is not below the true one."""
-    return np.where(costs > 0, np.nextafter(total + costs, math.inf), total)
+    with np.errstate(over="ignore"):  # infinite is above what doubles hold
+        return np.where(costs > 0, np.nextafter(total + costs, math.inf), total)
 
 
 def _check_loss(loss: PrivacyLoss, adjacency: Adjacency) -> None:
@@ -350,7 +351,7 @@ def _check_loss(loss: PrivacyLoss, adjacency: Adjacency) -> None:
 
 
 def _checked_orders(orders: Sequence[float]) -> Vector:
-    at = np.asarray(orders, dtype=float)
+    at = real_numbers(orders, "orders")
     if at.ndim != 1 or at.size == 0 or not (at > 1).all() or not np.isfinite(at).all():
         raise ValueError(f"orders must be finite numbers above 1, at least one, got {orders!r}")
     return np.unique(at)

@@ -20,7 +20,7 @@ from scipy.special import log_ndtr
 from taut._base import validate
 from taut._base.arrays import Vector, real_numbers
 from taut._base.floats import RELATIVE_ERROR
-from taut.accounting._mechanisms.screening import bernoulli_divergences
+from taut.accounting._mechanisms.screening import bernoulli_divergences, check_counts
 from taut.errors import UnsoundConfiguration
 
 __all__ = [
@@ -29,6 +29,10 @@ __all__ = [
     "data_dependent_lnmax",
     "data_dependent_screening",
 ]
+
+# Beside one another they stay far within doubles, squared and multiplied as they are here.
+_MOST_VOTES, _LARGEST_VOTE_ORDER = 2.0**53, 1e12
+_LEAST_VOTE_NOISE, _MOST_VOTE_NOISE = 1e-6, 1e12  # votes, for the same reason
 
 Orders = Sequence[float] | Vector
 
@@ -119,7 +123,7 @@ def data_dependent_gnmax(
     Not a guarantee: see :class:`DataDependent`. A neighbour has one voter who chose otherwise
     (Papernot et al. 2018, Theorem 6, with mu_1 = mu_2 + 1).
     """
-    deviation, at = validate.positive(sigma=sigma), _orders(orders)
+    deviation, at = _noise(sigma=sigma), _orders(orders)
     gaps = _gaps(votes, reverse=reverse)
     log_q = float(np.logaddexp.reduce(log_ndtr(-gaps / (math.sqrt(2) * deviation))))
     if gaps.min() >= 0:  # a leader wins with probability at least 1 / classes
@@ -166,7 +170,7 @@ def data_dependent_lnmax(
     Not a guarantee: see :class:`DataDependent`. The least of the pure, the concentrated and the
     data-dependent bound (Papernot et al. 2017, Theorem 3 and Lemma 4).
     """
-    noise, at = validate.positive(scale=scale), _orders(orders)
+    noise, at = _noise(scale=scale), _orders(orders)
     single = 2 / noise  # the winner is (2 / scale)-DP
     gaps = _gaps(votes, reverse=reverse) / noise
     log_q = 0.0
@@ -203,6 +207,7 @@ def data_dependent_screening(
     if largest > neighbours:
         raise ValueError(f"count must not exceed k={k!r}")  # the count itself is private
     level, deviation = validate.finite(threshold=threshold), validate.positive(sigma=sigma)
+    check_counts(neighbours, level, deviation)
     others = np.array([t for t in (largest - 1, largest + 1) if 0 <= t <= neighbours], dtype=float)
     z, here = (others - level) / deviation, np.full(others.size, (largest - level) / deviation)
     return DataDependent("screening", at, bernoulli_divergences(z, here, at).max(axis=1))
@@ -217,17 +222,31 @@ def _gaps(votes: ArrayLike, *, reverse: bool) -> Vector:
     if counts.ndim != 1 or counts.size < 2 or counts.dtype.kind not in "fiu":
         raise ValueError("votes must be a vector of counts of at least two classes")
     counts = counts.astype(float)
-    if not (counts >= 0).all() or not np.isfinite(counts).all():
-        raise ValueError("votes must be finite and at least 0")
+    if not (counts >= 0).all() or not (counts <= _MOST_VOTES).all():
+        raise ValueError("votes must be finite, at least 0 and at most 2^53")
     lead = np.delete(counts.max() - counts, int(counts.argmax()))
     return lead - 2.0 if reverse else lead
 
 
 def _orders(orders: Orders) -> Vector:
     at = real_numbers(orders, "orders")
-    if at.ndim != 1 or at.size == 0 or not (at > 1).all() or not np.isfinite(at).all():
-        raise ValueError(f"orders must be finite numbers above 1, at least one, got {orders!r}")
+    if at.ndim != 1 or at.size == 0 or not (at > 1).all() or not (at <= _LARGEST_VOTE_ORDER).all():
+        raise ValueError(
+            f"orders must be numbers above 1, at most 1e12, and at least one, got {orders!r}"
+        )
     return at
+
+
+def _noise(**argument: float) -> float:
+    """Return the size of noise on votes, in a range where nothing overflows."""
+    ((name, value),) = argument.items()
+    noise = validate.positive(**argument)
+    if not _LEAST_VOTE_NOISE <= noise <= _MOST_VOTE_NOISE:
+        raise ValueError(
+            f"{name} must be between {_LEAST_VOTE_NOISE} and {_MOST_VOTE_NOISE} votes, "
+            f"got {name}={value!r}"
+        )
+    return noise
 
 
 def _refusal() -> UnsoundConfiguration:

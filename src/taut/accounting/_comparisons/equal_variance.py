@@ -22,6 +22,7 @@ from taut.errors import InfeasibleBudget
 __all__ = ["MixingComparison", "compare_mixing", "estimate_loss_moments", "fisher_information"]
 
 _SIGMA_ACCURACY = 1e-7  # relative: more digits than anybody reads of a ratio of variances
+_EDGES_APART = 100.0  # deviations between two edges: from here on each has information of its own
 _DENSITY_STEP = 0.02  # of the trapezoid rule, in deviations: exp(-2 pi^2 / 0.02^2) is no error
 
 
@@ -128,16 +129,19 @@ def fisher_information(sigma: float, width: float) -> float:
     """Return the Fisher information of the location of mixed Gaussian noise.
 
     For ever smaller bounds on coordinates the noise acts as a Gaussian of standard deviation
-    1 / sqrt(information), which is at most that of the mixed noise itself (Cramer-Rao).
+    1 / sqrt(information), which is at most that of the mixed noise itself (Cramer-Rao). Beyond the
+    largest double it is infinite.
     """
     sigma, width = validate.positive(sigma=sigma), validate.non_negative(width=width)
     if width < NARROW * sigma:
-        return 1 / sigma**2
-    x, log_density, step = _lattice(width / sigma)
-    low, high = x - width / sigma / 2, x + width / sigma / 2
+        return 1 / sigma / sigma
+    wide = width / sigma
+    w = min(wide, _EDGES_APART)
+    x, log_density, step = _lattice(w)
+    low, high = x - w / 2, x + w / 2
     slope = np.exp(-(low**2) / 2) - np.exp(-(high**2) / 2)
     score = slope / math.sqrt(2 * math.pi) * np.exp(-log_density)
-    return float(step * np.sum(np.exp(log_density) * score**2) * sigma / width / sigma**2)
+    return float(step * np.sum(np.exp(log_density) * score**2)) / wide / sigma / sigma
 
 
 def estimate_loss_moments(sigma: float, width: float, shift: float) -> tuple[float, float]:

@@ -35,6 +35,11 @@ __all__ = [
 ]
 
 
+_MOST_COUNTED_SHIFTS = (
+    100_000  # by one record: their binomials take a second, and losses far longer
+)
+
+
 @dataclass(frozen=True)
 class MixtureOfGaussians(Release):
     """Normal noise of deviation sigma on a value that the record shifts by a random amount."""
@@ -164,7 +169,7 @@ def group_poisson(
     size = validate.positive_integer(group_size=group_size)
     unit = validate.positive(sensitivity=sensitivity)
     return mixture_of_gaussians(
-        _binomial(size, share), unit * np.arange(size + 1.0), sigma, adjacency=adjacency
+        _binomial(size, share), _multiples(unit, size), sigma, adjacency=adjacency
     )
 
 
@@ -209,14 +214,13 @@ def group_fixed_size(
             f"got batch_size={batch} and group_size={size}"
         )
     unit = validate.positive(sensitivity=sensitivity)
-    ways = math.comb(total, batch)
+    _check_count(size)
+    ways, absent = math.perm(total, size), total - batch
     masses = [
-        math.comb(size, j) * math.comb(total - size, batch - j) / ways if j <= batch else 0.0
+        math.comb(size, j) * math.perm(batch, j) * math.perm(absent, size - j) / ways
         for j in range(size + 1)
     ]
-    return mixture_of_gaussians(
-        masses, unit * np.arange(size + 1.0), sigma, adjacency=Adjacency.ZERO_OUT
-    )
+    return mixture_of_gaussians(masses, _multiples(unit, size), sigma, adjacency=Adjacency.ZERO_OUT)
 
 
 def linear_last_iterate(
@@ -254,19 +258,42 @@ def linear_last_iterate(
     unit = validate.positive(sensitivity=sensitivity)
     noise = validate.positive(sigma=sigma) * math.sqrt(count)
     return mixture_of_gaussians(
-        _binomial(count, share), unit * np.arange(count + 1.0), noise, adjacency=adjacency
+        _binomial(count, share), _multiples(unit, count), noise, adjacency=adjacency
     )
 
 
 def _binomial(size: int, rate: float) -> Vector:
     """Return binomial probabilities, small ones to full relative accuracy."""
+    _check_count(size)
     if rate in (0.0, 1.0):
         certain: Vector = np.eye(size + 1)[size if rate else 0]
         return certain
     stay, go = math.log1p(-rate), math.log(rate)
-    logs = [math.log(math.comb(size, j)) + j * go + (size - j) * stay for j in range(size + 1)]
+    logs = [log + j * go + (size - j) * stay for j, log in enumerate(_log_choices(size))]
     masses: Vector = np.exp(np.array(logs))
     return masses
+
+
+def _log_choices(size: int) -> list[float]:
+    """Return the logarithms of all binomial coefficients of a size, each made from the last."""
+    ways, logs = 1, [0.0]
+    for j in range(size):
+        ways = ways * (size - j) // (j + 1)
+        logs.append(math.log(ways))
+    return logs
+
+
+def _multiples(unit: float, count: int) -> list[float]:
+    """Return 0, unit, ..., count units; those beyond doubles are refused where they are used."""
+    return [unit * j for j in range(count + 1)]
+
+
+def _check_count(shifts: int) -> None:
+    if shifts > _MOST_COUNTED_SHIFTS:
+        raise ValueError(
+            f"steps and group_size must be at most {_MOST_COUNTED_SHIFTS} where the times that "
+            f"they shift a value are counted, got {shifts}"
+        )
 
 
 def _check_mixture(probabilities: tuple[float, ...], shifts: tuple[float, ...]) -> None:

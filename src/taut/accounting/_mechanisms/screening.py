@@ -48,6 +48,7 @@ __all__ = [
     "NoisyScreening",
     "ScreeningPair",
     "bernoulli_divergences",
+    "check_counts",
     "noisy_screening",
     "noisy_vote",
     "screening_rdp",
@@ -56,7 +57,9 @@ __all__ = [
 # Divergences increase with the order, so asking here instead of nearer to one is sound; nearer, the
 # rounding of a moment, over the excess of the order, would show beyond 1e-10.
 _LEAST_SCREENING_ORDER = 1 + 1e-5
-_MOST_COUNTS = 10**7  # each is looked at: arrays of 80 megabytes
+_MOST_COUNTS = 10**6  # each is looked at, at every order
+_FARTHEST_COUNT = 1e100  # deviations from the threshold, whose squares are doubles
+_LOOKED_AT = 1 << 20  # orders times counts that are looked at together: arrays of 16 megabytes
 _MODERATE_EXPONENT = 300.0  # its double is within the range of exp; larger ones stay logarithms
 _INTERVAL_NODES, _INTERVAL_WEIGHTS = gauss_rule(8)  # for intervals below `_NARROW_INTERVAL`
 _NARROW_INTERVAL = 0.5  # width times (1 + position + mu); eight nodes then err by less than 1e-20
@@ -75,6 +78,10 @@ class NoisyScreening(RenyiOnly):
     sigma: Positive
     rate: Probability = 1.0
     has_pair = True
+
+    def check_fields(self) -> None:
+        """Check that the noise hides something of the counts."""
+        check_counts(self.k, self.threshold, self.sigma)
 
     def renyi(self, half: Half, orders: Vector) -> Vector:
         """Return the maximum over the family, the same in every direction."""
@@ -190,18 +197,32 @@ def screening_rdp(
     **Guarantee**: every relation without sampling, add/remove or zero-out with it. The exact
     maximum over counts 0 <= t < k and both orders, rounded up.
     """
-    if validate.positive_integer(k=k) > _MOST_COUNTS:
-        raise ValueError(f"k must be at most {_MOST_COUNTS}, got k={k!r}; count larger groups")
-    validate.positive(sigma=sigma)
+    most, level = validate.positive_integer(k=k), validate.finite(threshold=threshold)
+    deviation, share = validate.positive(sigma=sigma), validate.probability(rate=rate)
+    check_counts(most, level, deviation)
     at = real_numbers(orders, "orders")
     if at.ndim != 1 or not (at >= 1).all() or not np.isfinite(at).all():
         raise ValueError(f"orders must be finite numbers of at least 1, got orders={orders!r}")
-    z = (np.arange(k + 1.0) - validate.finite(threshold=threshold)) / sigma
+    z = (np.arange(most + 1.0) - level) / deviation
     divergence = np.zeros(at.shape)
-    for low, high in ((z[:-1], z[1:]), (z[1:], z[:-1])):
-        found = bernoulli_divergences(high, low, at, validate.probability(rate=rate))
-        divergence = np.maximum(divergence, found.max(axis=1))
+    counts = max(_LOOKED_AT // max(at.size, 1), 1)
+    for start in range(0, most, counts):
+        part = z[start : start + counts + 1]
+        for low, high in ((part[:-1], part[1:]), (part[1:], part[:-1])):
+            found = bernoulli_divergences(high, low, at, share)
+            divergence = np.maximum(divergence, found.max(axis=1))
     return divergence
+
+
+def check_counts(k: int, threshold: float, sigma: float) -> None:
+    """Raise for more counts than can be looked at, and for noise beside which squares overflow."""
+    if k > _MOST_COUNTS:
+        raise ValueError(f"k must be at most {_MOST_COUNTS}, got k={k!r}; count larger groups")
+    if not (k + abs(threshold)) / sigma <= _FARTHEST_COUNT:
+        raise ValueError(
+            f"sigma must be at least 1e-100 of k and of threshold, got sigma={sigma!r}; noise that "
+            "small hides nothing"
+        )
 
 
 def bernoulli_divergences(
@@ -227,7 +248,7 @@ def bernoulli_divergences(
         with np.errstate(over="ignore"):
             grown = rate * np.exp(np.minimum(ratio, 700.0))
             mixed = np.log1p(rate * np.expm1(np.minimum(ratio, 700.0)))
-        blur = blur * grown / (1 - rate + grown) + 2 * np.abs(mixed)
+        blur = blur * (grown / (1 - rate + grown)) + 2 * np.abs(mixed)
         ratio = np.where(ratio < 700.0, mixed, ratio + math.log(rate))
     forward = _divergence(log_q, ratio, blur, orders)
     return np.maximum(forward, _divergence(log_q + ratio, -ratio, blur, orders))
@@ -241,17 +262,18 @@ def _divergence(log_q: Vector, ratio: Vector, blur: Vector, orders: Vector) -> V
     """
     a = np.maximum(orders, _LEAST_SCREENING_ORDER)[:, None, None]
     q = np.exp(log_q)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # the small are for what is near alone
         power = np.expm1(np.minimum(a * ratio, 2 * _MODERATE_EXPONENT))
         base = np.expm1(np.minimum(ratio, 2 * _MODERATE_EXPONENT))
         excess = np.maximum((q * (power - a * base)).sum(axis=1), 0.0)
         doubt = (q * (np.abs(power) + a * (np.abs(base) + blur * (1 + power)))).sum(axis=1)
         small = np.log1p(excess + RELATIVE_ERROR * doubt)
-    large = np.logaddexp.reduce(log_q + a * ratio, axis=1)
-    large_doubt = (a * (1 + blur + np.abs(ratio)) + np.abs(log_q)).max(axis=1)
-    near = (a * np.abs(ratio)).max(axis=1) < _MODERATE_EXPONENT
-    value = np.where(near, small, large + RELATIVE_ERROR * large_doubt)
-    divergence: Vector = np.maximum(value, 0.0) / (a[:, 0] - 1)
+    with np.errstate(over="ignore"):  # infinite is above all
+        large = np.logaddexp.reduce(log_q + a * ratio, axis=1)
+        large_doubt = (a * (1 + blur + np.abs(ratio)) + np.abs(log_q)).max(axis=1)
+        near = (a * np.abs(ratio)).max(axis=1) < _MODERATE_EXPONENT
+        value = np.where(near, small, large + RELATIVE_ERROR * large_doubt)
+        divergence: Vector = np.maximum(value, 0.0) / (a[:, 0] - 1)
     return divergence
 
 

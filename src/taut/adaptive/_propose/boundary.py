@@ -95,16 +95,15 @@ def check_distance(distance: Callable[[Any], object], data: object, neighbour: o
         ...
         taut.errors.UnsoundConfiguration: distance must differ by at most 1 between neighbours, ...
     """
-    one, other = (_plain(distance(each)) for each in (data, neighbour))
+    one, other = (_whole(_plain(distance(each))) for each in (data, neighbour))
     for answer in (one, other):
-        is_infinite = isinstance(answer, Real) and float(answer) == math.inf
-        is_count = isinstance(answer, Integral) and not isinstance(answer, bool | np.bool_)
-        if not is_infinite and not (is_count and answer >= 0):  # type: ignore[operator]
+        if answer is None or answer < 0:
             raise UnsoundConfiguration(
                 "distance must be an integer of at least 0, or infinity; anything else counts as "
                 "0, which may be far from what a neighbour has"
             )
-    if one != other and abs(one - other) > 1:  # type: ignore[operator]
+    # Infinity minus a number is none if that is too large for a float.
+    if one != other and (math.inf in (one, other) or abs(one - other) > 1):  # type: ignore[operator]
         raise UnsoundConfiguration(
             "distance must differ by at most 1 between neighbours, and these are further apart: "
             "noise would not hide who was in the data. Count the records that must change, in the "
@@ -146,6 +145,15 @@ def check_losses(
                     "second must bound the loss at every dataset within its distance, and the "
                     "neighbours of these are within it"
                 )
+
+
+def _whole(answer: object) -> int | float | None:
+    """Return a whole number as Python's, whose differences do not wrap around, or infinity."""
+    if isinstance(answer, bool | np.bool_):
+        return None
+    if isinstance(answer, Integral):
+        return int(answer)
+    return math.inf if isinstance(answer, float | np.floating) and answer == math.inf else None
 
 
 def _plain(answer: object) -> object:

@@ -18,7 +18,7 @@ from taut.adaptive._sparse_vector.grid import grid_of, sensitivity_on_grid
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["SparseVectorDesign"]
+__all__ = ["SparseVectorDesign", "check_noise"]
 
 _LARGEST_SCALE = 2.0**18  # in sensitivities: the noise is then at most 2^30 grid steps
 _SMALLEST_SCALE = 2.0**-8  # in sensitivities: below, there is nothing to hide behind
@@ -93,14 +93,7 @@ class SparseVectorDesign:
             object.__setattr__(self, "most_queries", most)
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
         for name in ("threshold_noise", "query_noise"):
-            noise = getattr(self, name)
-            if not isinstance(noise, ScalarNoise):
-                raise TypeError(f"{name} must be a ScalarNoise, got {name}={noise!r}")
-            if not _SMALLEST_SCALE <= noise.scale / self.sensitivity <= _LARGEST_SCALE:
-                raise ValueError(
-                    f"{name} must have a scale between 2^-8 and 2^18 sensitivities, got "
-                    f"scale={noise.scale!r} and sensitivity={self.sensitivity!r}"
-                )
+            check_noise(self.sensitivity, **{name: getattr(self, name)})
         if self.method not in _METHODS:
             raise ValueError(f"method must be 'tight' or 'thesis', got method={self.method!r}")
         if self.most_queries is not None and self.tops > self.most_queries:
@@ -232,3 +225,15 @@ def _bounds(
 ) -> tuple[tuple[str, Vector], ...]:
     """Return all bounds; some take a second, and designs are asked again and again."""
     return tuple(comparisons.bounds(np.array(orders), method).items())
+
+
+def check_noise(sensitivity: float = 1.0, **noises: object) -> None:
+    """Raise unless all noises are scalar, and neither too small to hide nor too large to hold."""
+    for name, noise in noises.items():
+        if not isinstance(noise, ScalarNoise):
+            raise validate.WrongType(f"{name} must be a ScalarNoise, got {name}={noise!r}")
+        if not _SMALLEST_SCALE <= noise.scale / sensitivity <= _LARGEST_SCALE:
+            raise ValueError(
+                f"{name} must have a scale between 2^-8 and 2^18 sensitivities, got "
+                f"scale={noise.scale!r} and sensitivity={sensitivity!r}"
+            )

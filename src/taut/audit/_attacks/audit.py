@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from taut._base import validate
+from taut._base.arrays import real_numbers
 from taut.accounting import Adjacency, PrivacyLoss
 from taut.audit._attacks.attack import Sides, best_attack
 from taut.audit._attacks.claim import Claim, epsilon_at_least
@@ -22,6 +23,7 @@ __all__ = ["MakeRun", "audit_observations", "audit_training", "collect", "enough
 MakeRun: TypeAlias = Callable[[bool, int], ArrayLike]
 """Trains once, with the canary or without, and returns all that an attacker sees."""
 
+_LARGEST_SEEN = 1e100  # of what runs release: sums of its squares are doubles
 _FEWEST = 40  # runs on a side: with fewer not even noise-free releases refute a small epsilon
 
 
@@ -162,7 +164,7 @@ def collect(make_run: MakeRun, run_seeds: Sequence[int]) -> tuple[Runs, Runs]:
     found: tuple[list[NDArray[np.float64]], ...] = ([], [])
     for place, run_seed in enumerate(run_seeds):
         with_canary = place % 2 == 1
-        run = np.asarray(make_run(with_canary, run_seed), np.float64)
+        run = _numbers(make_run(with_canary, run_seed), "make_run")
         first = found[0][0] if found[0] else run
         if run.shape != first.shape:
             raise ValueError(
@@ -207,10 +209,10 @@ def _audit_sides(
 
 
 def _as_runs(array: ArrayLike, name: str) -> Runs:
-    runs = np.asarray(array, dtype=np.float64)
+    runs = _numbers(array, name)
     if runs.ndim == 2:
         runs = runs[:, :, None]
-    if runs.ndim != 3 or not runs[0].size:
+    if runs.ndim != 3 or 0 in runs.shape:
         raise ValueError(
             f"{name}: a run must be of shape (steps,) or (steps, coordinates), got {runs.shape[1:]}"
         )
@@ -219,7 +221,18 @@ def _as_runs(array: ArrayLike, name: str) -> Runs:
             f"{name}: runs hold NaN or infinite values; a release that is not finite needs no "
             "audit to be recognised"
         )
+    if np.abs(runs).max() > _LARGEST_SEEN:
+        raise ValueError(
+            f"{name}: runs hold numbers beyond 1e100, whose squares and products overflow; give "
+            "them in larger units"
+        )
     return runs
+
+
+def _numbers(array: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return numbers, and bits as zeros and ones: randomised answers are audited too."""
+    is_bits = isinstance(array, np.ndarray) and array.dtype == np.bool_
+    return real_numbers(array.astype(float) if is_bits else array, name)  # type: ignore[union-attr]
 
 
 def enough(trials: int) -> int:

@@ -18,6 +18,8 @@ __all__ = ["Craft", "Rows", "crafted", "likelihood_ratios"]
 Rows = NDArray[np.float64]
 """One row for every example: the gradient of its loss, before clipping."""
 
+_MOST_CRAFTED = 10**8  # of one dataset: 800 megabytes, four times
+_LARGEST_CRAFTED = 1e300  # a gradient is 64 times as long, and a double
 _LONG = 64.0  # clipping norms: long enough that what is not clipped stands out
 
 
@@ -66,6 +68,13 @@ def crafted(
     d = validate.positive_integer(dimension=dimension)
     if d < 2:
         raise ValueError(f"dimension must be at least 2, got dimension={dimension!r}")
+    if n * d > _MOST_CRAFTED:
+        raise ValueError(
+            f"examples times dimension must be at most 10^8, got examples={examples!r} and "
+            f"dimension={dimension!r}; mistakes show in small datasets"
+        )
+    if not norm <= _LARGEST_CRAFTED:
+        raise ValueError(f"clip_norm must be at most 1e300, got clip_norm={clip_norm!r}")
     relation = Adjacency(adjacency)
     if relation not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE):
         raise ValueError(

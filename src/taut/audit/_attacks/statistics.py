@@ -100,8 +100,11 @@ def _discriminant(without: Runs, including: Runs) -> Statistic:
     means = [sample.mean(0) for sample in samples]
     centred = np.concatenate([s - m for s, m in zip(samples, means, strict=True)])
     covariance = centred.T @ centred / len(centred)
-    ridge = _RIDGE * np.trace(covariance) / len(covariance) + np.finfo(np.float64).tiny
-    weights = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), means[1] - means[0])
-    weights = weights / (np.linalg.norm(weights) + np.finfo(np.float64).tiny)
+    gap, numbers = means[1] - means[0], np.finfo(np.float64)
+    # Runs without noise are told apart along the gap, which divided by almost nothing overflows.
+    ridge = max(_RIDGE * np.trace(covariance) / len(covariance), numbers.eps * gap @ gap)
+    weights = np.linalg.solve(covariance + (ridge + numbers.tiny) * np.eye(len(gap)), gap)
+    weights = weights / (np.abs(weights).max() + numbers.tiny)
+    weights = weights / (np.linalg.norm(weights) + numbers.tiny)
     direction, middle = weights.reshape(shape), float(weights @ (means[0] + means[1])) / 2
     return lambda runs: np.asarray(np.tensordot(runs, direction, 2) - middle)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from taut._base import validate
+from taut._base.arrays import real_numbers
 from taut.accounting import PrivacyLoss, gaussian, laplace, randomized_response
 from taut.noise import (
     GaussianNoise,
@@ -151,7 +152,7 @@ def noise_game(mechanism: NoiseMechanism, shift: ArrayLike) -> MechanismGame:
             f"mechanism must be Gaussian, Laplace or staircase noise, got "
             f"{type(mechanism).__name__}; make a MechanismGame of its own for it"
         )
-    moved = np.asarray(shift, dtype=np.float64)
+    moved = real_numbers(shift, "shift")
     if moved.shape != (mechanism.sensitivity.dimension,) or not mechanism.sensitivity.contains(
         moved
     ):

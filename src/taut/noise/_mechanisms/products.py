@@ -104,9 +104,10 @@ class GaussianProducts:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        validate.positive(left_clip=self.left_clip)
-        validate.positive(right_clip=self.right_clip)
-        validate.positive(scale=self.scale)
+        # Floats of fewer bits would round the length of a change down.
+        object.__setattr__(self, "left_clip", validate.positive(left_clip=self.left_clip))
+        object.__setattr__(self, "right_clip", validate.positive(right_clip=self.right_clip))
+        object.__setattr__(self, "scale", validate.positive(scale=self.scale))
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
         if not 1 / _LARGEST_FACTOR < self.mu < _LARGEST_FACTOR:
             raise ValueError(

@@ -40,6 +40,7 @@ _GUIDE_BITS = 14  # that find the block at once, where no boundary is near
 _DRAW_PIECE = 1 << 14  # integers drawn at a time, so that they stay in the cache
 _RATIO_ERROR = 2.0**-40  # relative; the exponent and np.exp err by less than 2^-46 (rounding.md)
 _LARGEST_SCALE = 1 << 50  # noise must fit into 64 bits: it exceeds 2^13 scales with exp(-2^13)
+_MOST_DRAWN = 1 << 30  # integers of one call: 8 gigabytes
 _WEIGHT_GUARD_BITS = 24  # beyond those asked for: sums of some thousand weights lose 13
 
 
@@ -82,7 +83,7 @@ def discrete_gaussian_noise(
         squared = _positive_rational(variance=variance)
     if squared > _LARGEST_SCALE**2:
         raise ValueError("sigma must be at most 2^50 units; count in larger units")
-    return _sampler(_Gaussian(squared)).draw(validate.integer(size=size), _source(generator))
+    return _sampler(_Gaussian(squared)).draw(_size(size), _source(generator))
 
 
 def discrete_laplace_noise(
@@ -109,7 +110,7 @@ def discrete_laplace_noise(
     rational = _positive_rational(scale=scale)
     if rational > _LARGEST_SCALE:
         raise ValueError("scale must be at most 2^50 units; count in larger units")
-    return _sampler(_Laplace(rational)).draw(validate.integer(size=size), _source(generator))
+    return _sampler(_Laplace(rational)).draw(_size(size), _source(generator))
 
 
 class _Shape(ABC):
@@ -340,6 +341,13 @@ def _positive_rational(**argument: object) -> Fraction:
     if not number > 0:
         raise ValueError(f"{name} must be greater than 0, got {name}={value!r}")
     return number
+
+
+def _size(size: int) -> int:
+    count = validate.integer(size=size)
+    if count > _MOST_DRAWN:
+        raise ValueError(f"size must be at most 2^30, got size={size!r}; draw in portions")
+    return count
 
 
 def _source(generator: RandomSource | None) -> RandomSource:

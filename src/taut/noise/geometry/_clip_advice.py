@@ -17,6 +17,7 @@ from taut.noise._sets.projections import row_norms
 
 __all__ = ["ClipNormAdvice", "advise_clip_norm", "estimate_kappa"]
 
+_LEAST_UNITS = 4 * math.log(10)  # of kappa
 _TAIL_PART = 0.5  # the largest deviations, where the rate at which a tail falls is looked for
 
 
@@ -99,32 +100,40 @@ def advise_clip_norm(
     n = validate.positive_integer(examples=examples)
     d = validate.positive_integer(parameters=parameters)
     level = validate.positive(delta=validate.below_one(delta=delta))
-    gap = validate.positive(excess_loss=excess_loss) * validate.positive(smoothness=smoothness)
-    noise = math.sqrt(gap * d * math.log(1 / level)) / (n * validate.positive(epsilon=epsilon))
-    wanted = 0.4 - math.log(noise)
-    least = 4 * scale * math.log(10)
-
-    def found(c: float) -> bool:
-        return c / (2 * scale) - math.log((c / 4 + scale) ** 2 / c) >= wanted
-
-    norm = least
-    if not found(least):
-        low, high = least, 2 * least
-        while not found(high):
-            low, high = high, 2 * high
-        while high - low > ALIKE * high:
-            middle = (low + high) / 2
-            low, high = (low, middle) if found(middle) else (middle, high)
-        norm = high
-    rare = math.exp(-norm / (4 * scale))
-    return ClipNormAdvice(
-        norm,
-        scale,
-        least,
-        (1 - rare) / 2,
-        ((norm / 4 + scale) * rare / (1 - rare)) ** 2,
-        norm * (1 - 7 * rare) / 6,
+    loss, curvature = (
+        validate.positive(excess_loss=excess_loss),
+        validate.positive(smoothness=smoothness),
     )
+    # Logarithms one by one: products and quotients of numbers like these need not be doubles.
+    squared = math.log(loss) + math.log(curvature) + math.log(d) + math.log(-math.log(level))
+    noise = squared / 2 - math.log(n) - math.log(validate.positive(epsilon=epsilon))
+    units = _units(0.4 - noise + math.log(scale))
+    norm, least = units * scale, _LEAST_UNITS * scale
+    rare = math.exp(-units / 4)
+    offset = (units / 4 + 1) * rare / (1 - rare) * scale
+    advice = ClipNormAdvice(
+        norm, scale, least, (1 - rare) / 2, offset * offset, norm * (1 - 7 * rare) / 6
+    )
+    if not math.isfinite(advice.norm) or not math.isfinite(advice.offset):
+        raise ValueError(f"kappa must be smaller, or the advice is no double, got kappa={kappa!r}")
+    return advice
+
+
+def _units(wanted: float) -> float:
+    """Return the smallest c / kappa that the analysis allows."""
+
+    def found(u: float) -> bool:
+        return u / 2 - 2 * math.log(u / 4 + 1) + math.log(u) >= wanted
+
+    if found(_LEAST_UNITS):
+        return _LEAST_UNITS
+    low, high = _LEAST_UNITS, 2 * _LEAST_UNITS
+    while not found(high):
+        low, high = high, 2 * high
+    while high - low > ALIKE * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return high
 
 
 def estimate_kappa(vectors: ArrayLike, *, provenance: Provenance | str) -> float:

@@ -27,6 +27,9 @@ _T = TypeVar("_T")
 _QUANTILE_ERROR = 1 + 1e-9  # relative: ndtri and a sum are good to 1e-13
 # Of the limit: sensitivities and losses beyond them change no decision, and with a sigma of 0.01 or
 # more a release lies within 2^41 scales of zero, where it is not cut.
+# Divergences grow with the order; nearer to one a rounding over the excess of the order would show
+# beyond 1e-10 of the smoothness.
+_LEAST_SMOOTH_ORDER = 1 + 1e-5
 _LEAST_PART, _MOST_PART = 1e-6, 1e3
 
 
@@ -139,8 +142,9 @@ def smooth_noise_rdp(order: float, smoothness: float, sigma: float) -> float:
 
     The release is f + sigma S N(0, 1), where a record moves f by at most the smaller S.
 
-    **Guarantee**: exact, and infinite where order (1 - exp(-2 b)) >= 1. Papernot et al. (2018,
-    Theorem 23) and Zhu (2023, Lemma 6.4.12) state less, and too little (docs/errata.md).
+    **Guarantee**: exact but for rounding, and infinite where order (1 - exp(-2 b)) >= 1; orders
+    below 1.00001 have the value there. Papernot et al. (2018, Theorem 23) and Zhu (2023, Lemma
+    6.4.12) state less, and too little (docs/errata.md).
 
     Example:
         >>> from taut.adaptive import smooth_noise_rdp
@@ -151,8 +155,9 @@ def smooth_noise_rdp(order: float, smoothness: float, sigma: float) -> float:
     scale = validate.positive(sigma=sigma)
     if not a > 1:
         raise ValueError(f"order must be above 1, got order={order!r}")
-    shrunk = 1 + a * math.expm1(-2 * b)
-    if shrunk <= 0:
+    a = max(a, _LEAST_SMOOTH_ORDER)
+    shrinks = a * math.expm1(-2 * b)
+    if shrinks <= -1:
         return math.inf
-    moved = a * math.exp(-2 * b) / (2 * scale**2 * shrunk)
-    return moved - (math.log(shrunk) / 2 + a * b) / (a - 1)
+    moved = a * math.exp(-2 * b) / (1 + shrinks) / 2 / scale / scale
+    return moved + max(-(math.log1p(shrinks) / 2 + a * b) / (a - 1), 0.0)

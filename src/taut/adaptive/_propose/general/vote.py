@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from taut._base import validate
-from taut._base.arrays import Vector
+from taut._base.arrays import Vector, real_numbers
 from taut.accounting import Adjacency, PrivacyLoss, approximate
 from taut.adaptive._propose.distance_test import DistanceTest, checked_delta
 from taut.adaptive._propose.frozen_fields import settle
@@ -25,6 +25,7 @@ from taut.noise.recording import Release, released
 __all__ = ["ProposedVote", "vote_losses"]
 
 _LOSS_ERROR = 1e-12  # absolute and relative: logarithms of sums of few terms
+_MOST_VOTE_LOSS = 1e6  # beyond, logarithms of chances keep fewer than ten digits of a difference
 _WORD_BITS = 64  # of a draw from the generator
 _SPARE_DIGITS = 30  # beyond those compared: products and exp are good to the last few
 
@@ -94,7 +95,7 @@ class ProposedVote:
     def _violating(self) -> tuple[int, int] | None:
         """The least and the largest lead at which the loss may exceed the limit."""
         leads = np.arange(_harmless(self.epsilon, self.delta) + 2, dtype=np.float64)
-        losses = vote_losses(leads, self.epsilon, self.delta * (1 - _LOSS_ERROR))
+        losses = _losses(leads, self.epsilon, self.delta * (1 - _LOSS_ERROR))
         unsure = losses * (1 + _LOSS_ERROR) + _LOSS_ERROR > self.limit
         # Where a vote less still turns the winner around with less than delta, the loss is zero.
         rare, _ = _log_chances(leads - 1, self.epsilon)
@@ -156,14 +157,29 @@ def vote_losses(leads: Vector, epsilon: float, delta: float) -> Vector:
     the two datasets is which. Not rounded to a side.
 
     Args:
-        leads: whole numbers of at least 0, shape (n,).
+        leads: whole numbers of at least 0 and at most 10^6 / ``epsilon``, shape (n,).
         epsilon: Laplace noise on both counts has scale 1 / ``epsilon``.
         delta: probability of a larger loss, which may be 0.
+
+    Raises:
+        ValueError: for numbers out of range, and leads of which a vote more is lost in rounding.
     """
-    here = _log_chances(np.asarray(leads, dtype=float), epsilon)
-    worst = np.zeros(np.shape(leads))
+    noise, rare = validate.positive(epsilon=epsilon), validate.below_one(delta=delta)
+    at = real_numbers(leads, "leads")
+    whole = at.ndim == 1 and np.array_equal(at, np.floor(at)) and (at >= 0).all()
+    if not (whole and noise <= _MOST_VOTE_LOSS and (at <= _MOST_VOTE_LOSS / noise).all()):
+        raise ValueError(
+            "leads must be whole numbers of at least 0, in a row, and epsilon times each at most "
+            f"10^6, as losses are, got leads={leads!r} and epsilon={epsilon!r}"
+        )
+    return _losses(at, noise, rare)
+
+
+def _losses(leads: Vector, epsilon: float, delta: float) -> Vector:
+    here = _log_chances(leads, epsilon)
+    worst = np.zeros(leads.shape)
     for step in (-1.0, 1.0):
-        there = _log_chances(np.asarray(leads, dtype=float) + step, epsilon)
+        there = _log_chances(leads + step, epsilon)
         for p, q in zip((*here, *there), (*there, *here), strict=True):
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 kept = np.where(p > math.log(delta) if delta > 0 else True, -delta * np.exp(-p), -1)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from taut._base import validate
 from taut._base.arrays import Vector, real_numbers
 from taut.accounting import Adjacency, PrivacyFilter, PrivacyLoss, approximate
-from taut.adaptive._sparse_vector.design import SparseVectorDesign
+from taut.adaptive._sparse_vector.design import SparseVectorDesign, check_noise
 from taut.adaptive._sparse_vector.errors_at import false_below
 from taut.adaptive._sparse_vector.mechanism import SparseVector
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
@@ -85,6 +85,7 @@ class PrivateLabels:
         chance = validate.below_one(stability_delta=stability_delta)
         if not chance > 0:
             raise ValueError("stability_delta must be greater than 0: no threshold is sure")
+        check_noise(threshold_noise=threshold_noise, query_noise=query_noise)
         self.distance = _least_distance(threshold_noise, query_noise, chance / count)
         margin = None
         if threshold_noise.kind == query_noise.kind == "gaussian":
