@@ -94,7 +94,7 @@ class GaussianProducts:
         >>> products.release([[1.0], [0.5]], right).shape
         (1, 2)
         >>> round(products.loss.epsilon(delta=1e-6), 3)
-        2.292
+        2.254
     """
 
     left_clip: float
