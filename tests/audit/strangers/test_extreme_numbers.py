@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 
 import taut
-from taut import accounting, adaptive, audit, noise
+from taut import accounting, adaptive, audit, estimators, noise, statistics
 from taut.accounting import diagnostics
 from taut.errors import UnsoundConfiguration
 
@@ -23,6 +23,15 @@ LABELS = {
     "adjacency": "replace",
 }
 ADVICE = {"examples": 50_000, "epsilon": 8.0, "delta": 1e-5, "parameters": 270_000}
+POSTERIOR = {
+    "row_clip": 1.0,
+    "target_clip": 1.0,
+    "records": 100,
+    "features": 2,
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "adjacency": "replace",
+}
 TOSSES = np.random.default_rng(0).normal(size=(60, 2))
 
 
@@ -31,6 +40,19 @@ TOSSES = np.random.default_rng(0).normal(size=(60, 2))
     [
         (lambda: taut.PrivacyOdometer(1e-6, orders=HUGE), "orders must be"),
         (lambda: taut.PrivacyOdometer(1e-6, orders=[1j]), "orders must be"),
+        (lambda: accounting.BudgetFile(None), "path must be a path"),
+        (lambda: accounting.renyi.sampled_gaussian(0.1, HUGE, 8), "sigmas must be finite"),
+        (
+            lambda: statistics.estimate_bounds([1.0], epsilon=1.0, largest=1e308),
+            "largest must be at most",
+        ),
+        (lambda: estimators.ridge_posterior(**POSTERIOR, ridge=1e200), "ridge must be between"),
+        (lambda: estimators.ridge_posterior(**(POSTERIOR | {"delta": 0.0})), "delta must be"),
+        (lambda: estimators.ridge_posterior(**(POSTERIOR | {"records": -1})), "records must be"),
+        (
+            lambda: estimators.PrivateGaussianNB(classes=[1, None], bounds=(0, 1)).fit([[1]], [1]),
+            "classes must be labels of one type",
+        ),
         (lambda: accounting.budget_for(1e308, 1e-5), "epsilon must be at most 1e100"),
         (lambda: accounting.gaussian_mu(1e308, 1e-5), "epsilon must be at most 1e100"),
         (lambda: accounting.group_poisson(1.0, 0.1, 2**53), "must be at most 100000"),

@@ -57,6 +57,8 @@ class BudgetFile:
             FileNotFoundError: if there is none.
             ValueError: if it holds no budget.
         """
+        if not isinstance(path, str | os.PathLike):
+            raise validate.WrongType(f"path must be a path of a file, got path={path!r}")
         # Two names of one file are one budget, with one lock.
         self._path = Path(path).resolve()
         self._read()

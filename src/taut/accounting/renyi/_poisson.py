@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut._base.arrays import Vector
+from taut._base.arrays import Vector, real_numbers
 from taut._base.floats import UP, log_expm1
 from taut.accounting.renyi._curves import Curve, as_orders, checked
 from taut.accounting.renyi._sums import (
@@ -108,7 +108,7 @@ def sampled_gaussian(rates: ArrayLike, sigmas: ArrayLike, largest_order: int) ->
             f"largest_order must be from 2 to {LARGEST_TABLE}, got largest_order={n}; "
             "for larger orders use poisson(gaussian(sigma), rate)"
         )
-    q, sigma = np.asarray(rates, dtype=float), np.asarray(sigmas, dtype=float)
+    q, sigma = real_numbers(rates, "rates"), real_numbers(sigmas, "sigmas")
     if not ((q >= 0) & (q <= 1)).all():
         raise ValueError(f"rates must be probabilities in [0, 1], got rates={rates!r}")
     if not ((sigma > 0) & np.isfinite(sigma)).all():

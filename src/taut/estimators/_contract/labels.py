@@ -34,6 +34,10 @@ def public_classes(classes: Any, *, exactly: int | None = None) -> NDArray[Any]:
     if isinstance(classes, str | bytes) or not hasattr(classes, "__len__"):
         raise validate.WrongType(f"classes must be a list of labels, got classes={classes!r}")
     listed = np.asarray(classes)
+    if listed.dtype.kind == "O" and len({type(one) for one in listed.flat}) > 1:
+        raise validate.WrongType(
+            f"classes must be labels of one type, so that they have an order, got {classes!r}"
+        )
     if listed.ndim != 1 or len(np.unique(listed)) != len(listed) or len(listed) < 2:
         raise ValueError(f"classes must be at least two different labels, got classes={classes!r}")
     if exactly is not None and len(listed) != exactly:

@@ -183,8 +183,14 @@ def ridge_posterior(
     """
     relation = Adjacency(adjacency)
     goal = validate.positive(epsilon=epsilon) * _WITHIN
-    level = validate.below_one(delta=delta)
-    chosen = _balanced(features, records, goal, level) if ridge is None else ridge
+    level = validate.below_one(delta=validate.positive(delta=delta))
+    row_clip, target_clip = (
+        validate.positive(row_clip=row_clip),
+        validate.positive(target_clip=target_clip),
+    )
+    records = validate.positive_integer(records=records)
+    features = validate.positive_integer(features=features)
+    chosen = _balanced(features, records, goal, level) if ridge is None else _within_range(ridge)
 
     def most(at: float) -> float | None:
         bound = public_log_residual(at, records)
@@ -209,6 +215,17 @@ def ridge_posterior(
     )
 
 
+def _within_range(ridge: float) -> float:
+    """Return a ridge whose inverse and products with squares of clips are floats."""
+    number = validate.positive(ridge=ridge)
+    if not 1 / _LARGEST_RIDGE <= number <= _LARGEST_RIDGE:
+        raise ValueError(
+            f"ridge must be between {1 / _LARGEST_RIDGE:g} and {_LARGEST_RIDGE:g} squares of "
+            f"row_clip, got ridge={ridge!r}"
+        )
+    return number
+
+
 def _balanced(features: int, records: int, epsilon: float, delta: float) -> float:
     """Return the ridge of OPS-Balanced, in squares of the clip (Wang 2018)."""
     spent = min(epsilon / 2, math.sqrt(epsilon / 2))
@@ -217,6 +234,7 @@ def _balanced(features: int, records: int, epsilon: float, delta: float) -> floa
     return max(math.cbrt(noise * records / 2), (1 + math.log(2 / delta)) / epsilon)
 
 
+_LARGEST_RIDGE = 1e100  # in squares of the clip: so much shrinks all coefficients to zero
 _LOG_RISK = math.log(1 / 0.05)  # of the probability that a sample is worse than its bound
 
 

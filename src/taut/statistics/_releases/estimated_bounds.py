@@ -19,6 +19,7 @@ __all__ = ["EstimatedBounds", "estimate_bounds"]
 
 _MISTAKE = 0.01  # chance that noise alone makes some empty cell seem taken
 _MOST_CELLS = 4096
+_LARGEST = 2.0**1000  # so that the ends of the outermost cells are floats
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ def estimate_bounds(
     """
     low, high = validate.positive(smallest=smallest), validate.positive(largest=largest)
     first, last = math.frexp(low)[1] - 1, math.ceil(math.log2(high))
+    if high > _LARGEST:
+        raise ValueError(f"largest must be at most {_LARGEST:g}, got largest={largest!r}")
     if not 0 < last - first <= _MOST_CELLS // 2:
         raise ValueError(
             f"smallest must be below largest, by at most 2^2048, got smallest={smallest!r} and "
