@@ -213,7 +213,10 @@ def best_of(runs: PrivacyLoss | Iterable[PrivacyLoss], trials: Trials) -> Privac
         >>> round(run.epsilon(delta=1e-6), 2), round(total.epsilon(delta=1e-6), 2)
         (2.12, 2.84)
     """
-    validate.instance(Trials, trials=trials)
+    if not isinstance(trials, Trials):
+        raise validate.WrongType(
+            f"trials must be a law such as Trials.geometric(10), got {trials!r}"
+        )
     losses = [runs] if isinstance(runs, PrivacyLoss) else list(runs)
     if not losses:
         raise ValueError("runs must hold one loss at least: there is nothing to choose from")
@@ -225,8 +228,6 @@ def best_of(runs: PrivacyLoss | Iterable[PrivacyLoss], trials: Trials) -> Privac
                 f"runs must be for one relation, got adjacency={str(losses[0].adjacency)!r} and "
                 f"{str(loss.adjacency)!r}"
             )
-    if not isinstance(trials, Trials):
-        raise TypeError(f"trials must be a law such as Trials.geometric(10), got {trials!r}")
     counts = Counter(as_one(loss.terms) or Finite((1.0,), (1.0,)) for loss in losses)
     if not any(loss.terms for loss in losses):
         return losses[0]
