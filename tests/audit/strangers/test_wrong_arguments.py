@@ -36,7 +36,6 @@ WORK, ENCODER = matrix.Workload(4), matrix.identity(4)
         (matrix.optimal_dense, "workload must be of class Workload"),
         (lambda x: matrix.banded(x, 2), "workload must be of class Workload"),
         (lambda x: matrix.unamplified_loss(ENCODER, x, 1.0), "participation must be of class"),
-        (lambda x: matrix.amplified_loss(ENCODER, x, 1.0), "sampler must be of class Secret"),
         (noise.CentredRanges, "ranges must be of class Ranges"),
     ],
 )

@@ -58,9 +58,10 @@ def test_labels_of_no_class_are_counted_nowhere(labels):
 
 
 def test_measurements_are_no_labels():
+    measured = np.array([0.0, 1.0])  # of a list, entries would decide the type
     with pytest.raises(ValueError, match="continuous"):
-        PrivateGaussianNB(classes=[0, 1], bounds=(0, 1)).fit([[0.5], [0.6]], [0.0, 1.0])
-    fitted = PrivateGaussianNB(classes=[0.0, 1.0], bounds=(0, 1)).fit([[0.5], [0.6]], [0.0, 1.0])
+        PrivateGaussianNB(classes=[0, 1], bounds=(0, 1)).fit([[0.5], [0.6]], measured)
+    fitted = PrivateGaussianNB(classes=[0.0, 1.0], bounds=(0, 1)).fit([[0.5], [0.6]], measured)
     assert set(fitted.predict([[0.5]])) <= {0.0, 1.0}
 
 

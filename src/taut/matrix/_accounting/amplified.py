@@ -65,7 +65,6 @@ def amplified_loss(
         3.46
     """
     validate.instance(Encoder, encoder=encoder)
-    validate.instance(SecretSampler, sampler=sampler)
     noise = validate.positive(sigma=sigma)
     target = validate.below_one(delta=validate.positive(delta=delta))
     relation = _checked(Adjacency(adjacency), sampler)
