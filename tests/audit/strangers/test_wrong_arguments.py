@@ -21,7 +21,7 @@ WORK, ENCODER = matrix.Workload(4), matrix.identity(4)
         (lambda x: accounting.equal_compute_plan(x, 1e-5), "loss must be of class PrivacyLoss"),
         (accounting.samplers_of, "loss must be of class PrivacyLoss"),
         (lambda x: accounting.selection_routes(x, 1e-5), "loss must be of class PrivacyLoss"),
-        (lambda x: accounting.best_of(LOSS, x), "trials must be of class Trials"),
+        (lambda x: accounting.best_of(LOSS, x), "trials must be a law"),
         (taut.to_dp_event, "loss must be of class PrivacyLoss"),
         (lambda x: audit.audit_mechanism(x, delta=0.1), "game must be of class MechanismGame"),
         (lambda x: audit.simulated_epsilon(x, delta=0.1), "game must be of class MechanismGame"),

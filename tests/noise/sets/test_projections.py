@@ -118,7 +118,7 @@ class TestProjections:
 
 @pytest.mark.parametrize("p", [0.0, -1.0, math.nan])
 def test_bad_exponent(p):
-    with pytest.raises(ValueError, match="p must be .*greater than 0"):
+    with pytest.raises(ValueError, match="p must be greater than 0"):
         clip_lp(np.ones((1, 2)), p, 1.0)
 
 
@@ -179,5 +179,5 @@ def test_norms_of_rows_of_any_size():
 
 @pytest.mark.parametrize("p", [0.0, -1.0, math.nan])
 def test_norms_need_an_exponent(p):
-    with pytest.raises(ValueError, match="p must be greater than 0"):
+    with pytest.raises(ValueError, match="p must be finite and greater than 0"):
         clipping.row_norms([1.0], p)

@@ -215,7 +215,8 @@ def best_of(runs: PrivacyLoss | Iterable[PrivacyLoss], trials: Trials) -> Privac
     """
     if not isinstance(trials, Trials):
         raise validate.WrongType(
-            f"trials must be a law such as Trials.geometric(10), got {trials!r}"
+            f"trials must be a law such as Trials.geometric(10), got one of class "
+            f"{type(trials).__name__}"
         )
     losses = [runs] if isinstance(runs, PrivacyLoss) else list(runs)
     if not losses:
