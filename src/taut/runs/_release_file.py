@@ -123,8 +123,8 @@ class ReleaseConfig:
         ...     path = Path(folder) / "release.toml"
         ...     _ = path.write_text(text)
         ...     config = ReleaseConfig.from_toml(path)
-        >>> [statistic.name for statistic in config.statistics]
-        ['mean of age', 'counts by region']
+        >>> " and ".join(statistic.name for statistic in config.statistics)
+        'mean of age and counts by region'
     """
 
     promise: PromiseSection
