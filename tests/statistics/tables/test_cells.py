@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taut.statistics import Categories, Intervals
@@ -58,10 +58,13 @@ edges = st.lists(st.floats(allow_nan=False), min_size=2, unique=True).filter(
 )
 
 
+@example([sys.float_info.max, math.inf], [0.0])
 @given(edges, st.lists(st.floats(), min_size=1))
 def test_intervals_are_those_of_bisection(ends, values):
     ordered = np.sort(ends)
-    near = np.concatenate([values, ordered, np.nextafter(ordered, np.inf)])
+    with np.errstate(over="ignore"):  # above the largest double
+        above = np.nextafter(ordered, np.inf)
+    near = np.concatenate([values, ordered, above])
     last = ordered[-1]
     expected = [
         len(ordered) - 1
