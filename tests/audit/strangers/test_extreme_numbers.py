@@ -40,6 +40,10 @@ TOSSES = np.random.default_rng(0).normal(size=(60, 2))
     [
         (lambda: taut.PrivacyOdometer(1e-6, orders=HUGE), "orders must be"),
         (lambda: taut.PrivacyOdometer(1e-6, orders=[1j]), "orders must be"),
+        (
+            lambda: accounting.renyi.optimal_composition(1e308, 1e-9, 227),
+            "epsilon must be at most",
+        ),
         (lambda: accounting.BudgetFile(None), "path must be a path"),
         (lambda: accounting.renyi.sampled_gaussian(0.1, HUGE, 8), "sigmas must be finite"),
         (

@@ -24,6 +24,7 @@ from taut.accounting.renyi._sums import (
 __all__ = ["abadi_moments", "advanced_composition", "fixed_size", "optimal_composition"]
 
 _MOST_BOXES = 10**7  # one number is kept per box: 80 megabytes
+_LARGEST_BOX = 1e6  # as for single releases: a larger epsilon hides nothing
 
 
 def fixed_size(curve: Curve, rate: float, pure_epsilon: float = math.inf) -> Curve:
@@ -142,7 +143,7 @@ def optimal_composition(epsilon: float, delta: float, count: int) -> Callable[[f
     up. For boxes that differ, add :func:`taut.approximate` losses.
 
     Raises:
-        ValueError: for a negative epsilon, a delta outside [0, 1), a count outside [0, 10^7].
+        ValueError: for an epsilon below 0 or above 10^6, a delta outside [0, 1), a count outside [0, 10^7].
         TypeError: if ``count`` is not an integer.
 
     Example:
@@ -152,6 +153,8 @@ def optimal_composition(epsilon: float, delta: float, count: int) -> Callable[[f
         3.5223
     """
     single, box = validate.non_negative(epsilon=epsilon), validate.below_one(delta=delta)
+    if single > _LARGEST_BOX:
+        raise ValueError(f"epsilon must be at most {_LARGEST_BOX:g}, got epsilon={epsilon!r}")
     k = validate.integer(count=count)
     if k > _MOST_BOXES:
         raise ValueError(
