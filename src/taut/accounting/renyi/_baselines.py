@@ -143,7 +143,8 @@ def optimal_composition(epsilon: float, delta: float, count: int) -> Callable[[f
     up. For boxes that differ, add :func:`taut.approximate` losses.
 
     Raises:
-        ValueError: for an epsilon below 0 or above 10^6, a delta outside [0, 1), a count outside [0, 10^7].
+        ValueError: for an epsilon outside [0, 10^6], a delta outside [0, 1), a count outside
+            [0, 10^7].
         TypeError: if ``count`` is not an integer.
 
     Example:
