@@ -1,6 +1,7 @@
 """Releases from a file: what it may say, clear refusals, results that are written once."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,11 @@ def test_columns_are_checked_by_name(config):
     config([MEAN]).check(TABLE)
     with pytest.raises(ValueError, match="no column 'age'"):
         config([MEAN]).check({"income": [1.0]})
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes are those of POSIX")
+def test_a_pipe_is_refused_rather_than_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(ValueError, match="not a file; write what to release"):
+            ReleaseConfig.from_toml(place)

@@ -140,6 +140,8 @@ class ReleaseConfig:
             OSError: if the file cannot be read.
         """
         file = Path(path)
+        if file.exists() and not file.is_file():  # a pipe would be waited for
+            raise ValueError(f"{file}: not a file; write what to release into one, in TOML")
         try:
             return cls._of(tomllib.loads(file.read_text(encoding="utf-8")))
         except UnicodeDecodeError as error:
