@@ -42,6 +42,8 @@ def real_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
         raise ValueError(f"{name} must not have masked entries; fill or leave them out first")
     try:
         array = np.asarray(values)
+    except WrongType:  # an object of ours that is no array, and says why
+        raise
     except ValueError:
         # Without the values: they may be records.
         raise ValueError(f"{name} must be numbers in rows of one length, got others") from None
