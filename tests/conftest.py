@@ -7,6 +7,7 @@ import os
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
+import signal  # noqa: E402
 import sys  # noqa: E402
 
 import pytest  # noqa: E402
@@ -15,6 +16,12 @@ from hypothesis import settings  # noqa: E402
 # The same examples on every run, and no wall-clock deadline: machines differ, results must not.
 settings.register_profile("taut", deadline=None, derandomize=True)
 settings.load_profile("taut")
+
+
+# A shell has what it puts into the background ignore interrupts, and children inherit that:
+# runs of the tests that are to be stopped by one would go on to their end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _seed_torch():
