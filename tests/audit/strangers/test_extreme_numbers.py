@@ -45,6 +45,7 @@ TOSSES = np.random.default_rng(0).normal(size=(60, 2))
             "epsilon must be at most",
         ),
         (lambda: accounting.BudgetFile(None), "path must be a path"),
+        (lambda: taut.discrete_gaussian(1e-100), "sensitivity / sigma must lie between"),
         (lambda: accounting.renyi.sampled_gaussian(0.1, HUGE, 8), "sigmas must be finite"),
         (
             lambda: statistics.estimate_bounds([1.0], epsilon=1.0, largest=1e308),

@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 
-_LEAST_RATIO, _MOST_RATIO = 1e-100, 1e100  # whose squares are doubles
+_LEAST_RATIO = 1e-100  # whose square is a double
+_MOST_RATIO = 1e70  # half its square is the largest loss: the variance of 10^15 of them is a double
 _MOST_UNITS = 10**100  # of an integer query: beyond, no usual noise hides anything
 
 
