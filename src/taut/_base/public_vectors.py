@@ -16,6 +16,7 @@ __all__ = ["Provenance", "Rows", "as_provenance", "portions", "public_rows"]
 
 Rows: TypeAlias = NDArray[np.floating[Any]]
 
+_LARGEST = 1e100  # entry: squares, and sums of them over any dimension, are doubles
 _CONVERTED_NUMBERS = 1 << 23  # brought to float64 at a time: 64 megabytes
 
 
@@ -50,9 +51,12 @@ def as_provenance(provenance: Provenance | str) -> Provenance:
 def public_rows(vectors: ArrayLike, provenance: Provenance | str) -> Rows:
     """Return the vectors as a table, one per row; float32 and float16 keep their type.
 
+    Entries below 1e-100 count as zero: they are nothing beside any other, and their squares no
+    doubles.
+
     Raises:
         UnsoundConfiguration: if they are not declared public or released.
-        ValueError: for another shape, or NaN and infinities.
+        ValueError: for another shape, NaN and infinities, or entries beyond 1e100.
     """
     as_provenance(provenance)
     rows = np.asarray(vectors)
@@ -62,7 +66,19 @@ def public_rows(vectors: ArrayLike, provenance: Provenance | str) -> Rows:
         raise ValueError(f"vectors must be a table with one vector per row, got shape {rows.shape}")
     if not np.isfinite(rows).all():
         raise ValueError("vectors must be finite, got NaN or infinity in them; leave those out")
-    return rows
+    return _with_squares(rows) if rows.dtype == np.float64 else rows
+
+
+def _with_squares(rows: Matrix) -> Matrix:
+    """Return rows whose squares are doubles, or refuse."""
+    sizes = np.abs(rows)
+    if sizes.max() > _LARGEST:
+        raise ValueError(
+            f"vectors must have entries within {_LARGEST:g}, whose squares are numbers, got "
+            f"{sizes.max():g}; count in other units"
+        )
+    tiny = (sizes < 1 / _LARGEST) & (sizes > 0)
+    return np.where(tiny, 0.0, rows) if tiny.any() else rows
 
 
 def portions(rows: Rows) -> Iterator[Matrix]:

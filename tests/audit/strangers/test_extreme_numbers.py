@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -76,6 +77,20 @@ TOSSES = np.random.default_rng(0).normal(size=(60, 2))
         (lambda: noise.discrete_gaussian_noise(1.0, 2**31), "size must be at most 2^30"),
         (lambda: noise.geometry.advise_clip_norm(1e308, **ADVICE), "kappa must be smaller"),
         (
+            lambda: noise.geometry.geometry_report([[1e200]] * 4, provenance="public"),
+            "vectors must have entries within",
+        ),
+        (lambda: noise.clipping.clip_lp([[1.0]], HUGE, 1.0), "p must be greater than 0"),
+        (lambda: noise.rounded_noise("laplace", 1.0, 2**53), "size must be at most 2^28"),
+        (
+            lambda: accounting.renyi.delta_from_rdp(lambda order: order, 1.0, orders=HUGE),
+            "orders must be finite",
+        ),
+        (
+            lambda: noise.GaussianProducts(1.0, 1.0, 1.0).release([[1.0]], None),
+            "right must be of class FixedRows",
+        ),
+        (
             lambda: audit.crafted(2**53, clip_norm=1.0, dimension=2, adjacency="replace"),
             "at most 10^8",
         ),
@@ -119,6 +134,24 @@ TOSSES = np.random.default_rng(0).normal(size=(60, 2))
 def test_extreme_numbers_are_refused_without_work(call, message):
     with pytest.raises(ValueError, match=message.replace("^", r"\^")):
         call()
+
+
+def test_powers_of_norms_may_be_of_any_real_type():
+    rows = [[0.0, 3.0], [1.0, 1.0]]
+    third = noise.clipping.clip_lp(rows, Fraction(1, 3), 1.0)
+    np.testing.assert_array_equal(third, noise.clipping.clip_lp(rows, 1 / 3, 1.0))
+    assert third.dtype == np.float64
+
+
+def test_no_delta_is_zero_for_an_epsilon_beyond_all():
+    found = accounting.renyi.delta_from_rdp(lambda order: order, 1e308, orders=[2.0, 1e300])
+    assert 0 < found.value < 1e-300
+
+
+def test_vectors_near_zero_have_no_bias():
+    tiny = [[5e-324, 0.0], [0.0, 5e-324]]
+    report = noise.geometry.explore_clip_bias(tiny, [5e-324, 1e308], provenance="public")
+    assert report.deviation == 0.0
 
 
 def test_an_odometer_that_overflows_is_infinite():

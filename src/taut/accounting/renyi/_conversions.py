@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from taut._base import validate
-from taut._base.arrays import Vector
+from taut._base.arrays import Vector, real_numbers
 from taut._base.floats import UP
 from taut.accounting.renyi._curves import Curve, checked
 from taut.accounting.renyi._sums import rounded_up
@@ -26,6 +26,8 @@ _FIRST_ORDERS = np.unique(np.concatenate([1 + np.geomspace(1e-3, 1, 24), np.aran
 _ORDER_REFINEMENTS = 3  # by 16 cells around the best each: to 1/4096 of the first spacing
 _LARGEST_REAL_ORDER = 2.0**40  # where log(1/delta) / order is lost in rounding of any epsilon
 _LEAST_EXCESS = 1e-12  # of an order over one: less would have few digits left
+_LARGEST_EPSILON = 1e100  # at which a delta is asked for: times usual orders it is a double
+_LEAST_LOG = -1e308  # of a delta that is not zero
 _LEAST_FLOAT = math.ulp(0.0)  # bounds what underflows
 _SEARCH_REACHES = (1.5, 0.4, 0.1)  # of log(order - 1), around the best order so far, seven each
 CONVERSIONS = ("improved", "classic", "optimal")
@@ -99,7 +101,7 @@ def delta_from_rdp(
     Arguments, errors, warnings and guarantee are those of :func:`epsilon_from_rdp`; ``epsilon`` is
     finite and at least 0.
     """
-    at_epsilon = validate.non_negative(epsilon=epsilon)
+    at_epsilon = min(validate.non_negative(epsilon=epsilon), _LARGEST_EPSILON)
     _known(conversion)
 
     def closed(at: Vector, values: Vector, by: str) -> Vector:
@@ -128,12 +130,14 @@ def _epsilons(orders: Vector, rdp: Vector, delta: float, conversion: str) -> Vec
 
 def _log_deltas(orders: Vector, rdp: Vector, epsilon: float, conversion: str) -> Vector:
     """Return the log delta that each order proves, in closed form."""
-    value, size = (orders - 1) * (rdp - epsilon), (orders - 1) * (rdp + epsilon)
-    if conversion != "classic":
-        saved = -orders * np.log1p(-1 / orders), np.log(orders - 1)
-        value, size = value - saved[0] - saved[1], size + saved[0] + np.abs(saved[1])
+    with np.errstate(over="ignore"):
+        value, size = (orders - 1) * (rdp - epsilon), (orders - 1) * (rdp + epsilon)
+        if conversion != "classic":
+            saved = -orders * np.log1p(-1 / orders), np.log(orders - 1)
+            value, size = value - saved[0] - saved[1], size + saved[0] + np.abs(saved[1])
+        proven = np.maximum(rounded_up(value, size), _LEAST_LOG)
     # Equal distributions prove everything.
-    return np.where(rdp > 0, rounded_up(value, size), -math.inf)
+    return np.where(rdp > 0, proven, -math.inf)
 
 
 def _best_of(
@@ -207,7 +211,7 @@ def _joined(objective: Objective, first: Vector, second: Vector) -> tuple[Vector
 
 
 def _search_list(objective: Objective, orders: Sequence[float]) -> tuple[float, float]:
-    at = np.asarray(orders, dtype=float)
+    at = real_numbers(orders, "orders")
     if at.ndim != 1 or at.size == 0 or not (at > 1).all() or not np.isfinite(at).all():
         raise ValueError(f"orders must be finite numbers above 1, at least one, got {orders!r}")
     at = np.unique(at)

@@ -15,6 +15,7 @@ __all__ = ["rounded_noise"]
 
 _UNITS = {"gaussian": STANDARD_NORMAL, "laplace": STANDARD_LAPLACE, "exponential": STANDARD_LAPLACE}
 _MOST_STEPS = 2.0**30  # of the scale: doubles then leave fewer than one draw in 250 to integers
+_MOST_DRAWS = 1 << 28  # at once: 2 GiB
 _PORTION = 1 << 16  # numbers drawn at a time: arrays stay in the cache
 
 
@@ -31,15 +32,15 @@ def rounded_noise(
         kind: name of the distribution: ``"gaussian"``, ``"laplace"``, or ``"exponential"``, which
             is never negative.
         scale: standard deviation, or scale, in units of the integers, at most 2^30.
-        size: how many integers.
+        size: number of integers, at most 2^28.
         generator: source of randomness, by default the secure one.
 
     **Guarantee**: independent draws, exactly distributed as rounded real noise, if the bits of
     ``generator`` are uniform (docs/theory/rounding.md).
 
     Raises:
-        ValueError: for another kind, a scale that is not positive or above 2^30, or a negative
-            size.
+        ValueError: for another kind, a scale that is not positive or above 2^30, or a size that is
+            negative or above 2^28.
 
     Example:
         >>> from taut.noise import rounded_noise
@@ -54,7 +55,9 @@ def rounded_noise(
     source = default_generator() if generator is None else generator
     if not isinstance(source, RandomSource):
         raise validate.WrongType(f"generator must be a RandomSource, got generator={generator!r}")
-    steps = np.empty(validate.integer(size=size), dtype=np.int64)
+    if not validate.integer(size=size) <= _MOST_DRAWS:
+        raise ValueError(f"size must be at most 2^28, got size={size!r}; draw in several parts")
+    steps = np.empty(size, dtype=np.int64)
     for start in range(0, steps.size, _PORTION):
         part = steps[start : start + _PORTION]
         ratios = np.full(part.size, float(scale))

@@ -138,6 +138,7 @@ class GaussianProducts:
 
         **Guarantee**: that of the class.
         """
+        validate.instance(FixedRows, right=right)
         rows = FixedRows(left, self.left_clip)
         if right.clip != self.right_clip or len(right.entries) != len(rows.entries):
             raise ValueError(

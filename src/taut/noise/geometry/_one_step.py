@@ -144,7 +144,7 @@ def _step(name: str, rows: Matrix, noise: GaussianNoise, rate: float) -> OneStep
     true, mean = rows.mean(axis=0), clipped.mean(axis=0)
     expected = rate * len(rows)
     sampling = sampling_variance(clipped, rate)
-    added = noise.total_variance / expected**2
+    added = noise.total_variance / expected / expected  # its square may be no double
     length = math.sqrt(float(mean @ mean) + sampling + added)
     return OneStep(
         name,

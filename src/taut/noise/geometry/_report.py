@@ -220,7 +220,8 @@ def geometry_report(
     radius = float(np.median(norms)) if clip is None else validate.positive(clip=clip)
     if not radius > 0:
         raise ValueError("clip must be given where half of the vectors are zero")
-    factors = np.minimum(1.0, radius / np.where(norms > 0, norms, 1.0))
+    with np.errstate(over="ignore"):
+        factors = np.minimum(1.0, radius / np.where(norms > 0, norms, 1.0))
     learnt, held = (_scaled(rows[start::2], factors[start::2]) for start in (0, 1))
     known = (
         min(len(learnt) // 2, rows.shape[1] - 1, _MOST_DIRECTIONS)
