@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 
 import taut
-from taut import accounting, adaptive, audit, estimators, noise, statistics
+from taut import accounting, adaptive, audit, estimators, matrix, noise, statistics
 from taut.accounting import diagnostics
 from taut.errors import UnsoundConfiguration
 
@@ -123,6 +123,25 @@ TOSSES = np.random.default_rng(0).normal(size=(60, 2))
                 9, **{**LABELS, "query_noise": adaptive.ScalarNoise("laplace", 1e200)}
             ),
             "query_noise must have a scale",
+        ),
+        (lambda: adaptive.check_losses(lambda *_: 1.0, [1], [], most=2**53), "most must be at"),
+        (
+            lambda: matrix.amplified_loss(
+                matrix.identity(4), matrix.PoissonRounds(0.5), 2e-308, delta=0.01
+            ),
+            "sigma must be between",
+        ),
+        (
+            lambda: noise.gaussian_moments(
+                [2, 3], [1.0, 1.0], epsilon=1.0, delta=0.1, portion=5e-324, adjacency="replace"
+            ),
+            "portion must be between",
+        ),
+        (
+            lambda: estimators.RidgePosterior(
+                row_clip=1e308, target_clip=5.0, ridge=1e-9, precision=1.0, records=1
+            ),
+            "ridge must be finite and greater than 0",
         ),
         (lambda: adaptive.vote_losses(HUGE, 1.0, 1e-5), "leads must be whole numbers"),
         (lambda: adaptive.vote_losses([1e17], 1.0, 1e-5), "leads must be whole numbers"),

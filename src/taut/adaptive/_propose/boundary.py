@@ -14,10 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from taut._base import validate
 from taut.adaptive._secret import Secret, reveal
 from taut.errors import UnsoundConfiguration
 
 __all__ = ["asked", "check_distance", "check_losses", "distance_of", "loss_of", "number_of"]
+
+_MOST_DISTANCES = 10**6  # that a test looks at: four calls of a function each
 
 
 def asked(function: Callable[..., Any], *arguments: object) -> Any:
@@ -131,6 +134,8 @@ def check_losses(
     Raises:
         UnsoundConfiguration: if the condition fails on this pair, or a value is no loss.
     """
+    if validate.integer(most=most) > _MOST_DISTANCES:
+        raise ValueError(f"most must be at most {_MOST_DISTANCES} distances, got most={most!r}")
     for d in range(most + 1):
         for one, other in ((data, neighbour), (neighbour, data)):
             near, far = (_plain(losses(one, d)), _plain(losses(other, d + 1)))

@@ -98,7 +98,7 @@ class RidgePosterior:
     @cached_property
     def pair(self) -> PosteriorPair:
         """The exact loss of the worst record."""
-        ridge = self.ridge / self.row_clip / self.row_clip
+        ridge = _within_range(self.ridge / self.row_clip / self.row_clip)
         return loosest_pair(
             1 / ridge,
             public_log_residual(ridge, self.records),

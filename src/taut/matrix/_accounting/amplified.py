@@ -26,6 +26,8 @@ from taut.matrix._workloads import refuse_dense
 
 __all__ = ["amplified_loss"]
 
+_LARGEST_SIGMA = 1e100  # and one over it the least
+
 
 def amplified_loss(
     encoder: Encoder,
@@ -65,7 +67,7 @@ def amplified_loss(
         3.46
     """
     validate.instance(Encoder, encoder=encoder)
-    noise = validate.positive(sigma=sigma)
+    noise = _within_range(sigma)
     target = validate.below_one(delta=validate.positive(delta=delta))
     relation = _checked(Adjacency(adjacency), sampler)
     if isinstance(sampler, BallsInBins):
@@ -85,6 +87,17 @@ def amplified_loss(
     if sampler.rate == 1:
         return _certain(encoder, groups, noise, relation)
     return conditional_loss(encoder, groups, sampler.rate, noise, target, relation)
+
+
+def _within_range(sigma: float) -> float:
+    """Return a standard deviation whose square, and that of its inverse, are doubles."""
+    noise = validate.positive(sigma=sigma)
+    if not 1 / _LARGEST_SIGMA <= noise <= _LARGEST_SIGMA:
+        raise ValueError(
+            f"sigma must be between {1 / _LARGEST_SIGMA:g} and {_LARGEST_SIGMA:g}, got "
+            f"sigma={sigma!r}; noise so small hides nothing, and noise so large everything"
+        )
+    return noise
 
 
 def _checked(relation: Adjacency, sampler: object) -> Adjacency:

@@ -35,6 +35,7 @@ _MOST_COLUMNS = 4096  # a symmetric matrix has half their square of numbers
 _LARGEST_CLIP = 1e34  # and one over it the least: fourth powers, and their sums, stay floats
 # Sums of few products in doubles: what they round off the length of a record in units of noise.
 _ROUNDED_UP = 1 + 1e-12
+_LEAST_PORTION = 1e-100  # of a budget: shares of it are doubles
 _ROOM = 1 + 1e-10  # of the noise: what an accountant rounds up must still be within the promise
 
 
@@ -320,8 +321,10 @@ def _replaced(ratios: Matrix) -> float:
 def _portion(portion: float) -> float:
     """Return the portion, checked."""
     number = validate.positive(portion=portion)
-    if number > 1:
-        raise ValueError(f"portion must be at most 1, got portion={portion!r}")
+    if not _LEAST_PORTION <= number <= 1:
+        raise ValueError(
+            f"portion must be between {_LEAST_PORTION:g} and 1, got portion={portion!r}"
+        )
     return number
 
 
