@@ -37,6 +37,14 @@ def test_sums_may_stand_around_it():
     assert between(ABOVE, ABOVE, taut.zero(), name="unknown").epsilon_bounds(1e-5).lower == 0
 
 
+def test_bounds_that_contradict_each_other_do_not_cross():
+    tiny, large = taut.approximate(0.5, 4e-10), taut.approximate(0.5, 0.02)
+    loss = between(tiny, tiny, large, name="no such release")
+    for epsilon in (0.0, 0.5, 0.6):
+        bounds = loss.delta_bounds(epsilon)
+        assert bounds.lower <= bounds.upper
+
+
 def test_round_trip_and_name():
     loss = 2 * between(ABOVE, 2 * ABOVE, BELOW, name="about one")
     assert PrivacyLoss.from_json(loss.to_json()) == loss

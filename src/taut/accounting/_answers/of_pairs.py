@@ -327,7 +327,8 @@ def _limit_bounds(part: HalfSum, at: float) -> Bounds:
     """Return the infinite mass, which is all of delta from the largest loss on."""
     lower = max(part.attained.mass_inf - part.mass_error, 0.0)
     beyond = not part.terms or at >= part.max_loss or part.mass_inf == 1
-    return Bounds(lower, min(part.mass_inf + part.mass_error, 1.0) if beyond else 1.0)
+    upper = min(part.mass_inf + part.mass_error, 1.0) if beyond else 1.0
+    return Bounds(min(lower, upper), upper)
 
 
 def _lattice_bounds(lower: TiltedSum, upper: TiltedSum, at: float) -> Bounds:

@@ -65,7 +65,7 @@ def between(
             ``remove`` is used.
         addition: loss that dominates where the second dataset has it; only ``add`` is used.
         reached: loss that some release of the kind has at least, in both directions. Lower bounds
-            are its own.
+            are its own, where they are not above upper ones: then one of the losses is wrong.
         name: words that stand for the release where losses are printed.
         adjacency: add/remove, one of its halves, or zero-out.
 
