@@ -56,7 +56,7 @@ $(SKLEARN_READY): pyproject.toml
 	@echo "Preparing $(SKLEARN_VENV) ..."
 	@test -x $(SKLEARN_VENV)/bin/python || $(PYTHON) -m venv $(SKLEARN_VENV)
 	@$(SKLEARN_VENV)/bin/python $(PIP_INSTALL) 'scikit-learn==1.4.*' 'numpy<2' 'scipy==1.12.*' 'pandas<2.3' \
-		hypothesis pytest -e '.[estimators,secure]'
+		hypothesis mpmath pytest -e '.[estimators,secure]'
 	@touch $@
 
 test-sklearn: $(SKLEARN_READY) ## Test the estimators with scikit-learn 1.4

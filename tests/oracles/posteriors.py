@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mpmath
 import numpy as np
+from scipy.integrate import trapezoid
 
 
 def hockey_stick(first, second, epsilon, *, nodes=400_001):
@@ -13,7 +14,7 @@ def hockey_stick(first, second, epsilon, *, nodes=400_001):
     p, q = (
         np.exp(-(((x - m) / s) ** 2) / 2) / (s * np.sqrt(2 * np.pi)) for m, s in (first, second)
     )
-    return float(np.trapezoid(np.maximum(p - np.exp(epsilon) * q, 0.0), x))
+    return float(trapezoid(np.maximum(p - np.exp(epsilon) * q, 0.0), x))
 
 
 def exact_profile(shift, growth, epsilon, *, removal=False, digits=60):
