@@ -66,6 +66,7 @@ TOSSES = np.random.default_rng(0).normal(size=(60, 2))
         (lambda: accounting.group_poisson(1.0, 0.1, 2, 1e308), "shifts must be finite"),
         (lambda: accounting.group_fixed_size(1.0, 9, 2**53, 2**31), "must be at most 100000"),
         (lambda: accounting.linear_last_iterate(1.0, 0.1, 2**53), "must be at most 100000"),
+        (lambda: accounting.linear_last_iterate(0.3, 0.1, 1, 1e308), "shifts must be below"),
         (lambda: accounting.noisy_screening(2**53, 1.0, 1.0), "k must be at most"),
         (lambda: accounting.noisy_screening(3, 1e308, 1.0), "sigma must be at least"),
         (lambda: accounting.screening_rdp(3, 1.0, 1e-200, [2.0]), "sigma must be at least"),

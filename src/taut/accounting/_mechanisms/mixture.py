@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 
+_FARTHEST = 1e100  # shift in units of the noise: its square is a double
 _MOST_COUNTED_SHIFTS = (
     100_000  # by one record: their binomials take a second, and losses far longer
 )
@@ -56,6 +57,12 @@ class MixtureOfGaussians(Release):
     def check_fields(self) -> None:
         """Check the parameters."""
         _check_mixture(self.probabilities, self.shifts)
+        farthest = max(self.shifts) / self.sigma
+        if not farthest < _FARTHEST:
+            raise ValueError(
+                f"shifts must be below {_FARTHEST:g} times sigma, got {farthest:g} for "
+                f"sigma={self.sigma!r}; noise so small hides nothing"
+            )
 
     def pair(self, half: Half) -> Pair:
         """Return a sampled mixture; one shift alone is a sampled Gaussian, or a plain one."""
