@@ -83,3 +83,11 @@ def test_mechanisms_that_cost_more_are_refused(monkeypatch):
     monkeypatch.setattr(module, "_SPLIT", 0.9)
     with pytest.raises(UnsoundConfiguration, match="passes cost"):
         budget().steps(CLIPS, CURVATURES, 3, "curvature")
+
+
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-10, 1e-40])
+@pytest.mark.parametrize("passes", [2, 3, 64])
+def test_steps_of_small_promises_keep_their_share(epsilon, passes):
+    one = Budget(epsilon, epsilon, 0.1, Adjacency.ADD_REMOVE)
+    steps = CLIPS / scales(one.steps(CLIPS, CURVATURES, passes, "curvature"))
+    assert passes * steps @ steps == pytest.approx(0.9 * one.mu**2, rel=1e-8)

@@ -247,3 +247,11 @@ def test_threshold_of_many_blocks_is_that_of_sorting(arrange, cap):
     expected = math.sqrt(float((taken / noise[order] ** 2).sum()))
     found = gaussian_with_scales(Box(radii, l2=cap), noise).certificate.radius
     assert found == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("size", [1e3, 3.69129083947496e10, 3e15, 7e40])
+def test_multiplier_of_given_scales_is_never_above_them(size):
+    # Adding one to the length and taking it away again rounded mu down, at 3e15 by a third.
+    noise = gaussian_with_scales(Box([1.0]), [size])
+    assert noise.multiplier <= size
+    assert noise.multiplier == pytest.approx(size, rel=1e-10)

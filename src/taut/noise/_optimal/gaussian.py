@@ -127,7 +127,7 @@ def gaussian_with_scales(sensitivity: SensitivitySet, scales: ArrayLike) -> Gaus
         outline = sensitivity.outline(by_axis=True)
     if vector.size != outline.radii.size:
         raise ValueError(f"scales must hold {outline.radii.size} numbers, got {vector.size}")
-    radius = whitened_radius(outline, vector) + _room_for_rounding(sensitivity, vector) - 1
+    radius = whitened_radius(outline, vector) + _left_outside(sensitivity, vector)
     if not radius < math.inf:
         raise UnsoundConfiguration(
             "scales must be greater than 0 wherever the set is not zero: a coordinate without "
@@ -164,7 +164,7 @@ def _closed_form(
         sensitivity, lambda by_axis: sensitivity.outline(by_axis=by_axis), objective, weights
     )
     scales, bound, radius = unit_scales(outline, costs, objective, p)
-    room = _room_for_rounding(sensitivity, scales)
+    room = 1 + _left_outside(sensitivity, scales)
     scales *= z * room
     radius = (radius - 1 + room) / (z * room)
     error, factor = _error(outline, costs, scales, objective, p)
@@ -178,7 +178,7 @@ def _turned(
     """Return noise along the axes of a basis for an error that coordinates make."""
     found = least_along_basis(sensitivity, objective, weights, p)
     factor = 1.0 if p == 2 else normal_moment(p)
-    room = _room_for_rounding(sensitivity, found.scales)
+    room = 1 + _left_outside(sensitivity, found.scales)
     proof = Certificate(
         (found.radius - 1 + room) / (z * room),
         found.error * factor * (z * room) ** p,
@@ -189,10 +189,10 @@ def _turned(
     return _mechanism(sensitivity, found.outline, scales, z, objective, proof)
 
 
-def _room_for_rounding(sensitivity: SensitivitySet, scales: Vector) -> float:
-    """Return one plus the length, over scales, of what clipping in a basis leaves outside."""
+def _left_outside(sensitivity: SensitivitySet, scales: Vector) -> float:
+    """Return the length, over scales, of what clipping in a basis leaves outside."""
     rounding = sensitivity.rounding
-    return 1 + rounding / float(scales[scales > 0].min()) if rounding > 0 else 1.0
+    return rounding / float(scales[scales > 0].min()) if rounding > 0 else 0.0
 
 
 def _error(
