@@ -72,6 +72,14 @@ def test_lists_take_one_text_for_one_bad_entry():
     assert as_labels([0, 0.5, "a"], "y").tolist() == [0, 0.5, "a"]
 
 
+def test_a_label_with_two_entries_changes_no_other():
+    # As a table with one column the others were labels, and beside a row of two they were none.
+    others = [["a"], ("b",), "a"]
+    found = as_labels(others, "y").tolist()
+    assert found == ["a", "b", "a"]
+    assert as_labels([*others, ["a", "b"]], "y").tolist()[:3] == found
+
+
 def test_wide_numbers_become_infinite_without_a_warning():
     wide = np.full((2, 2), np.finfo(np.longdouble).max)
     with warnings.catch_warnings():

@@ -43,3 +43,29 @@ def test_what_is_no_list_is_refused(classes):
 def test_wrong_number_of_classes_is_refused():
     with pytest.raises(ValueError, match="2 labels"):
         public_classes([1, 2, 3], exactly=2)
+
+
+@pytest.mark.parametrize("classes", [[1, "a"], [True, "a"], ["a", b"b"], [1j, 2], [{}, {}], [None]])
+def test_classes_of_several_types_are_refused(classes):
+    # NumPy turned 1 into "1", and no record had that label.
+    with pytest.raises(TypeError, match="one type"):
+        public_classes(classes)
+
+
+@pytest.mark.parametrize("classes", [[np.nan, 1.0], np.array([1.0, np.nan, 2.0])])
+def test_classes_that_equal_no_label_are_refused(classes):
+    with pytest.raises(ValueError, match="NaN"):
+        public_classes(classes)
+
+
+@pytest.mark.parametrize(
+    "classes", [["b", "a"], [1.5, True], [np.int8(3), 2], [2, 2**70], [b"", b"a"]]
+)
+def test_classes_of_one_type_are_taken(classes):
+    assert public_classes(classes).tolist() == sorted(classes)
+    assert public_classes(np.array(classes, dtype=object)).tolist() == sorted(classes)
+
+
+def test_labels_without_a_hash_are_no_class():
+    labels = np.array(["a", np.zeros(1, dtype=[("x", "i4")])[0], "b"], dtype=object)
+    assert class_numbers(labels, public_classes(["a", "b"])).tolist() == [0, -1, 1]

@@ -130,12 +130,13 @@ def _refuse_columns(values: Any, name: str) -> None:
 
 
 def _objects(values: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
-    """Return a vector of objects; of the single entries, if all are lists with one."""
-    if values and all(isinstance(one, list | tuple) and len(one) == 1 for one in values):
-        values = [one[0] for one in values]
+    """Return a vector of objects; of a list with a single entry, the entry.
+
+    Every record by itself: one with two entries must not change how the others are read.
+    """
     array = np.empty(len(values), dtype=object)
     for place, one in enumerate(values):  # at once, entries with a length would be taken apart
-        array[place] = one
+        array[place] = one[0] if isinstance(one, list | tuple) and len(one) == 1 else one
     return array
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,10 @@ __all__ = ["class_numbers", "public_classes"]
 
 OTHER = -1
 """The number of labels that are no class."""
+
+_PLAIN = (str, bytes, int, float, np.generic)  # labels that are looked up
+_COMPARABLE = ((str,), (bytes,), (int, float, np.number, np.bool_))
+_MADE_OF_OTHERS = "OUSc"  # kinds of arrays that NumPy makes of labels of different types
 
 
 def public_classes(classes: Any, *, exactly: int | None = None) -> NDArray[Any]:
@@ -34,12 +38,15 @@ def public_classes(classes: Any, *, exactly: int | None = None) -> NDArray[Any]:
     if isinstance(classes, str | bytes) or not hasattr(classes, "__len__"):
         raise validate.WrongType(f"classes must be a list of labels, got classes={classes!r}")
     listed = np.asarray(classes)
-    if listed.dtype.kind == "O" and len({type(one) for one in listed.flat}) > 1:
+    if listed.ndim == 1 and listed.dtype.kind in _MADE_OF_OTHERS and not _are_alike(classes):
         raise validate.WrongType(
-            f"classes must be labels of one type, so that they have an order, got {classes!r}"
+            "classes must be labels of one type, numbers or text, so that they have an order, got "
+            f"classes={classes!r}"
         )
     if listed.ndim != 1 or len(np.unique(listed)) != len(listed) or len(listed) < 2:
         raise ValueError(f"classes must be at least two different labels, got classes={classes!r}")
+    if listed.dtype.kind == "f" and np.isnan(listed).any():
+        raise ValueError(f"classes must not hold NaN, which equals no label, got {classes!r}")
     if exactly is not None and len(listed) != exactly:
         raise ValueError(f"classes must be {exactly} labels, got classes={classes!r}")
     return np.sort(listed)
@@ -49,14 +56,24 @@ def class_numbers(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
     """Return the place of every label among the classes; -1 for what is no class."""
     if labels.dtype.kind == "O":
         places = {one: place for place, one in enumerate(classes.tolist())}
-        found = [places.get(one, OTHER) if _is_plain(one) else OTHER for one in labels.tolist()]
-        return np.array(found, dtype=np.int64)
+        return np.array([_place(one, places) for one in labels.tolist()], dtype=np.int64)
     numbers = np.full(labels.shape, OTHER, dtype=np.int64)
     for place, one in enumerate(classes):
         numbers[labels == one] = place
     return numbers
 
 
-def _is_plain(label: object) -> bool:
-    """Say whether a label can be looked up; one that raises would tell that it is there."""
-    return isinstance(label, Hashable) and isinstance(label, str | bytes | int | float | np.generic)
+def _place(label: object, places: Mapping[Any, int]) -> int:
+    """Return the place of a label; one that cannot be looked up is no class, and raises nothing."""
+    if not isinstance(label, _PLAIN):
+        return OTHER
+    try:
+        return places.get(label, OTHER)
+    except TypeError:  # rows of structured arrays have no hash
+        return OTHER
+
+
+def _are_alike(classes: Iterable[object]) -> bool:
+    """Say whether all labels are numbers, or all are text, or all are bytes."""
+    entries = list(classes)
+    return any(all(isinstance(one, types) for one in entries) for types in _COMPARABLE)
