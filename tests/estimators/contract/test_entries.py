@@ -87,6 +87,13 @@ def test_wide_numbers_become_infinite_without_a_warning():
         assert np.isinf(as_numbers(wide, "X")).all() or wide.dtype == np.float64
 
 
+def test_a_masked_entry_of_a_list_raises_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = as_numbers([[1.5, np.ma.masked], [2.5, 3.5]], "X")
+    assert np.isnan(found).tolist() == [[0, 1], [0, 0]]
+
+
 def test_masked_entries_are_nan():
     masked = np.ma.masked_array([[1, 2], [3, 4]], [[False, True], [False, False]])
     assert np.isnan(as_numbers(masked, "X")).tolist() == [[0, 1], [0, 0]]

@@ -103,12 +103,14 @@ def _array(values: Any, name: str) -> NDArray[Any]:
     """Return an array of numbers, or of objects where entries differ."""
     if np.ma.isMaskedArray(values):
         return _unmasked(values)
-    try:
-        array = np.asarray(values)
-        if isinstance(values, list | tuple) and array.dtype.kind not in _NUMBERS:
-            array = np.array(values, dtype=object)  # one text makes all others text
-    except (TypeError, ValueError):  # what they say may quote entries
-        raise ValueError(f"{name} must be numbers in rows of one length, got others") from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # for a masked entry of a list
+        try:
+            array = np.asarray(values)
+            if isinstance(values, list | tuple) and array.dtype.kind not in _NUMBERS:
+                array = np.array(values, dtype=object)  # one text makes all others text
+        except (TypeError, ValueError):  # what they say may quote entries
+            raise ValueError(f"{name} must be numbers in rows of one length, got others") from None
     return array
 
 
