@@ -53,6 +53,18 @@ def test_residuals_that_are_small_beside_the_noise_are_not_cut_away(deviation):
     assert wrong == 0
 
 
+@pytest.mark.parametrize(("method", "bias"), [("refined", -0.030), ("posterior_mean", 0.0)])
+def test_cut_residuals_that_are_skewed_move_the_intercept(method, bias):
+    """As docs/regression.md says: by the mean of clipped exponential residuals."""
+    random = np.random.default_rng(3)
+    rows = random.uniform(-1, 1, (100_000, 1))
+    residuals = random.exponential(size=100_000) - 1
+    given = {"bounds": (-1, 1), "target_bound": 7.0, "epsilon": 100.0, "method": method}
+    noise = SeededForExperiments(3)
+    model = PrivateLinearRegression(**given, generator=noise).fit(rows, 0.5 * residuals)
+    assert model.intercept_ == pytest.approx(0.5 * bias, abs=0.004)
+
+
 def test_without_noise_they_are_those_of_least_squares():
     random = np.random.default_rng(7)
     rows = random.uniform(-1, 1, (10_000, 5))

@@ -95,8 +95,9 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
             level: probability with which each interval covers its slope.
 
         **Guarantee**: what follows a release is a function of it, without further loss. Coverage
-        is that of a linear model with even variances, for many records within the bounds
-        (docs/theory/regression.md#intervals).
+        is that of a linear model with even variances and symmetric residuals, for many records
+        within the bounds (docs/theory/regression.md#intervals); skewed residuals, which
+        ``"refined"`` cuts, bend the intercept.
 
         Raises:
             ValueError: if the method releases no moments, or nothing tells how many records there
