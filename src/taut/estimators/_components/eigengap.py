@@ -32,9 +32,6 @@ _BELOW = 1 - 1e-9  # of the budget: what rounding of shares, scales and quantile
 _MOST_COLUMNS = 1 << 10
 _MOST_ROWS = 1 << 24
 _QUANTUM = 2.0**-19  # of entries: 2^24 products of two sum to an integer of 62 bits
-# Of directions that rows are multiplied with: products are multiples of 2^-52, and their sums, one
-# at most by Cauchy's inequality, are exact in whatever order they are added.
-_FINE = 2.0**-33
 _CHUNK = 1 << 12  # rows whose products sum exactly in doubles
 # Frobenius distance to the matrix whose exact eigenvectors LAPACK's are: 64 roundings of the
 # largest eigenvalue per column, for the most rows and columns.
@@ -182,16 +179,6 @@ def eigengap_release(
             f"delta must be above 1e-290 and below 1/2 for noise='eigengap', got delta={delta!r}"
         )
     return EigengapRelease(columns, kept, row_norm, epsilon, delta)
-
-
-def _coordinates(unit: Matrix, axes: Matrix) -> Matrix:
-    """Return products of rows with directions, each row's as if it were alone.
-
-    In doubles a matrix product rounds a row by its place among the others, and one record would
-    change what all add.
-    """
-    found: Matrix = unit @ (np.trunc(axes / _FINE) * _FINE).T
-    return found
 
 
 def _second_moments(unit: Matrix) -> Matrix:
