@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from estimators.contract.examples import NAMES, data, example, parameters
+from sklearn.ensemble import VotingClassifier
 
+from taut.estimators._contract.inputs import refuse_other_labels
 from taut.estimators._contract.labels import class_numbers, public_classes
 
 
@@ -69,3 +72,28 @@ def test_classes_of_one_type_are_taken(classes):
 def test_labels_without_a_hash_are_no_class():
     labels = np.array(["a", np.zeros(1, dtype=[("x", "i4")])[0], "b"], dtype=object)
     assert class_numbers(labels, public_classes(["a", "b"])).tolist() == [0, -1, 1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [([0, 1], ["a", "b"]), (["a", "b"], [0, 1]), ([True], ["a", "b"]), ([b"a"], [0, 1])],
+)
+def test_labels_that_no_class_can_equal_are_refused_by_their_type(labels, classes):
+    with pytest.raises(ValueError, match=r"the type .* and classes have"):
+        refuse_other_labels(np.array(labels), public_classes(classes))
+
+
+@pytest.mark.parametrize("labels", [np.array([0, "a", None], dtype=object), np.array(["b"])])
+def test_labels_that_may_be_classes_are_taken(labels):
+    refuse_other_labels(labels, public_classes(["a", "b"]))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "classes" in parameters(name)])
+def test_ensembles_that_number_labels_are_told_so(name):
+    """All records had labels that are no class: a model of nothing, at the full price."""
+    rows, labels = data()
+    text = np.where(labels == 1, "yes", "no")
+    with pytest.raises(ValueError, match=r"classes=\[0, 1"):
+        VotingClassifier([("a", example(name, classes=["no", "yes"]))]).fit(rows, text)
+    voted = VotingClassifier([("a", example(name))]).fit(rows, text).predict(rows)
+    assert set(voted) <= {"no", "yes"}

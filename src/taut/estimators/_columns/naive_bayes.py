@@ -20,7 +20,7 @@ from taut.estimators._contract.inputs import (
     features,
     features_and_targets,
     refuse_extras,
-    refuse_measurements,
+    refuse_other_labels,
 )
 from taut.estimators._contract.labels import class_numbers, public_classes
 from taut.noise import RandomSource
@@ -105,7 +105,7 @@ class PrivateGaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         classes = public_classes(self.classes)
         priors = self._public_priors(len(classes))
         table, labels = features_and_targets(self, X, y, numeric=False)
-        refuse_measurements(labels, classes)
+        refuse_other_labels(labels, classes)
         self._relation(Adjacency.ADD_REMOVE)
         lower, upper = column_bounds(self.bounds, table.shape[1])
         epsilon, delta = self._budget()

@@ -30,11 +30,12 @@ __all__ = [
     "features",
     "features_and_targets",
     "refuse_extras",
-    "refuse_measurements",
+    "refuse_other_labels",
     "refuse_weights",
 ]
 
 _LARGEST = 1e150  # of bounds, and one over it the least width: squares stay floats
+_NUMBERS = "biuf"  # kinds of arrays
 _RENAMED = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) >= (1, 6)
 
 
@@ -106,12 +107,22 @@ def refuse_extras(estimator: BaseEstimator, extras: Mapping[str, object]) -> Non
         raise TypeError(f"{type(estimator).__name__}.fit() takes no argument {unknown[0]!r}")
 
 
-def refuse_measurements(labels: NDArray[Any], classes: NDArray[Any]) -> None:
-    """Refuse labels whose type is that of measurements, by their type alone, whatever they hold."""
-    if labels.dtype.kind == "f" and classes.dtype.kind != "f":
+def refuse_other_labels(labels: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Refuse labels of a type that none of the classes has, by the types alone, whatever they hold.
+
+    Measurements are no classes; and where one is numbers and the other text, no record would count.
+    """
+    kinds = labels.dtype.kind, classes.dtype.kind
+    found = f"y has the type {labels.dtype} and classes have {classes.dtype}"
+    if kinds[0] == "f" and kinds[1] != "f":
         raise ValueError(
-            f"Unknown label type: continuous. y has the type {labels.dtype} and classes have "
-            f"{classes.dtype}; convert y, for example with y.astype(int), or list classes as floats"
+            f"Unknown label type: continuous. {found}; convert y, for example with y.astype(int), "
+            "or list classes as floats"
+        )
+    if "O" not in kinds and ((kinds[0] in _NUMBERS) != (kinds[1] in _NUMBERS)):
+        raise ValueError(
+            f"classes must be labels as they occur in y, but {found}, so that no record would have "
+            "one; ensembles that number the labels of their parts ask for classes=[0, 1, ...]"
         )
 
 

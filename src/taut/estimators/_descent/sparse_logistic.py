@@ -18,7 +18,7 @@ from taut.estimators._contract.inputs import (
     features,
     features_and_targets,
     refuse_extras,
-    refuse_measurements,
+    refuse_other_labels,
 )
 from taut.estimators._contract.labels import class_numbers, public_classes
 from taut.estimators._descent.model import DescentModel
@@ -128,7 +128,7 @@ class PrivateSparseLogisticRegression(ClassifierMixin, DescentModel):  # type: i
         refuse_extras(self, extras)
         classes = public_classes(self.classes, exactly=2)
         table, labels = features_and_targets(self, X, y, numeric=False)
-        refuse_measurements(labels, classes)
+        refuse_other_labels(labels, classes)
         design, budget = self._arguments(table.shape[1])
         clip = _CLIP if self.clip is None else self.clip
         descent = self._descent(budget, table.shape[1], clip)

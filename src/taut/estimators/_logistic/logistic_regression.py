@@ -20,7 +20,7 @@ from taut.estimators._contract.inputs import (
     features,
     features_and_targets,
     refuse_extras,
-    refuse_measurements,
+    refuse_other_labels,
 )
 from taut.estimators._contract.labels import class_numbers, public_classes
 from taut.estimators._logistic.gradient_descent import GradientDescent
@@ -127,7 +127,7 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ign
         classes = public_classes(self.classes)
         norm = self._norm()
         table, labels = features_and_targets(self, X, y, numeric=False)
-        refuse_measurements(labels, classes)
+        refuse_other_labels(labels, classes)
         descent = self._descent(len(classes))
         self._begin(descent.loss)
         numbers = class_numbers(labels, classes)
