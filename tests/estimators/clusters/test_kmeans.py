@@ -89,3 +89,11 @@ def test_fewer_records_than_clusters(records):
     fitted = PrivateKMeans(50, bounds=(0, 1)).fit(np.full((records, 4), 0.5))
     assert fitted.cluster_centers_.shape == (50, 4)
     assert ((fitted.cluster_centers_ >= 0) & (fitted.cluster_centers_ <= 1)).all()
+
+
+def test_score_is_minus_the_sum_of_squares_of_rows_that_are_numbers():
+    rows = blobs(records=50, columns=2)
+    private = PrivateKMeans(4, bounds=(-5, 5), epsilon=2.0).fit(rows)
+    expected = -50 * inertia(rows, private.cluster_centers_)
+    broken = np.vstack([rows, [[np.nan, 1.0], [np.inf, 1.0]]])
+    assert private.score(broken) == private.score(rows) == pytest.approx(expected)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from estimators.contract.examples import COLUMNS, NAMES, data, example, learned, parameters
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -247,3 +248,19 @@ def test_predictors_answer_with_what_is_public(name):
         assert set(estimator.predict(rows)) <= {0, 1}
     elif is_regressor(estimator):
         assert np.isfinite(estimator.predict(rows)).all()
+
+
+def test_logarithms_of_probabilities_are_theirs(name):
+    rows, labels = data()
+    if is_classifier(example(name)):
+        estimator = fitted(name, rows, labels)
+        expected = np.log(estimator.predict_proba(rows))
+        assert estimator.predict_log_proba(rows) == pytest.approx(expected)
+        assert np.isfinite(estimator.predict_log_proba(1e3 * rows)).all()
+
+
+def test_searches_have_a_score_where_scikit_learn_has(name):
+    rows, labels = data()
+    if hasattr(example(name), "predict"):
+        search = GridSearchCV(example(name), {"epsilon": [1.0, 2.0]}, cv=2).fit(rows, labels)
+        assert np.isfinite(search.best_score_)

@@ -144,6 +144,16 @@ class PrivateKMeans(
         """Release the centres, and return the nearest one for every row, which is private."""
         return self.fit(X, y, **extras).predict(X)
 
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return minus the sum of squared distances to the nearest centres, which is private.
+
+        Args:
+            X: table, one row per record; rows that are no finite numbers are left out.
+            y: ignored.
+        """
+        distances = self.transform(X).min(axis=1)
+        return -float(np.sum(np.square(distances[np.isfinite(distances)])))
+
     def transform(self, X: Any) -> Matrix:
         """Return the distances of rows to all centres."""
         check_is_fitted(self)

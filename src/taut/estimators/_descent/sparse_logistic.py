@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
+from scipy.special import expit, log_expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -159,6 +159,15 @@ class PrivateSparseLogisticRegression(ClassifierMixin, DescentModel):  # type: i
         """
         second = expit(self.decision_function(X))
         return np.column_stack([1 - second, second])
+
+    def predict_log_proba(self, X: Any) -> Matrix:
+        """Return logarithms of the probabilities of both classes, one row per row.
+
+        Args:
+            X: table of features.
+        """
+        scores = self.decision_function(X)
+        return np.column_stack([log_expit(-scores), log_expit(scores)])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the more likely class of every row.

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
+from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -164,6 +164,18 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ign
             second = expit(scores)
             return np.column_stack([1 - second, second])
         result: Matrix = softmax(scores, axis=1)
+        return result
+
+    def predict_log_proba(self, X: Any) -> Matrix:
+        """Return logarithms of the probabilities of all classes, one row per row.
+
+        Args:
+            X: table of features.
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([log_expit(-scores), log_expit(scores)])
+        result: Matrix = log_softmax(scores, axis=1)
         return result
 
     def predict(self, X: Any) -> NDArray[Any]:
