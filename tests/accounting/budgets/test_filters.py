@@ -1,7 +1,9 @@
 """Filters: what they let through, what they refuse, and what they remember."""
 
+import copy
 import json
 import math
+import pickle
 import threading
 import time
 
@@ -488,3 +490,11 @@ class TestGaussianMu:
     def test_refuses_negative_epsilon(self):
         with pytest.raises(ValueError, match="epsilon"):
             gaussian_mu(-1.0, 1e-5)
+
+
+@pytest.mark.parametrize("budget", [PrivacyFilter(1.0, 1e-6), PrivacyOdometer(1e-6)])
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_copies_that_would_spend_the_budget_again_are_refused(budget, copied):
+    # A lock made pickles fail, with words about the lock; copies had the same room once more.
+    with pytest.raises(TypeError, match=r"n_jobs=1.*BudgetFile.*ledger=None"):
+        copied(budget)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Never, Self
 
 import numpy as np
 
@@ -160,6 +160,10 @@ class PrivacyFilter:
         """Return the same budget: clones of an estimator share it, or it would be spent twice."""
         return self
 
+    def __reduce__(self) -> Never:
+        """Refuse copies and pickles, which would spend the same budget again."""
+        _refuse_copies(self)
+
     def spend(self, loss: PrivacyLoss) -> None:
         """Take ``loss`` from the budget; call it before anything is released.
 
@@ -306,6 +310,10 @@ class PrivacyOdometer:
         """Return the same budget: clones of an estimator share it, or it would be spent twice."""
         return self
 
+    def __reduce__(self) -> Never:
+        """Refuse copies and pickles, which would spend the same budget again."""
+        _refuse_copies(self)
+
     def spend(self, loss: PrivacyLoss) -> None:
         """Add ``loss``; call it before anything is released."""
         _check_loss(loss, self._adjacency)
@@ -355,3 +363,11 @@ def _checked_orders(orders: Sequence[float]) -> Vector:
     if at.ndim != 1 or at.size == 0 or not (at > 1).all() or not np.isfinite(at).all():
         raise ValueError(f"orders must be finite numbers above 1, at least one, got {orders!r}")
     return np.unique(at)
+
+
+def _refuse_copies(budget: object) -> Never:
+    raise TypeError(
+        f"a {type(budget).__name__} is not copied or pickled, as each copy would spend the same "
+        "budget: fit in one process (n_jobs=1), or give a BudgetFile, which processes share; to "
+        "save a fitted estimator, call set_params(ledger=None) first"
+    )
