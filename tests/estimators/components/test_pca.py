@@ -130,6 +130,8 @@ def test_entrywise_release_has_the_scales_of_the_paper():
         ({"noise": "none"}, "noise"),
         ({"noise": "entrywise"}, "mean must be"),
         ({"row_norm": -1.0}, "row_norm"),
+        ({"row_norm": 1e35}, "row_norm must be between"),
+        ({"row_norm": 1e-35}, "row_norm must be between"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):

@@ -24,6 +24,7 @@ from taut.noise import RandomSource
 __all__ = ["PrivatePCA"]
 
 _NOISES = ("symmetric", "entrywise", "eigengap")
+_LARGEST_NORM = 1e34  # and one over it the least: sums of fourth powers stay floats
 _LEAST_TOTAL = 1e-300  # of variances: a quotient of zeros is zero
 
 
@@ -196,6 +197,11 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
                 "taken from the data"
             )
         row_norm = validate.positive(row_norm=self.row_norm)
+        if not 1 / _LARGEST_NORM <= row_norm <= _LARGEST_NORM:
+            raise ValueError(
+                f"row_norm must be between {1 / _LARGEST_NORM:g} and {_LARGEST_NORM:g}, got "
+                f"row_norm={self.row_norm!r}; count in other units"
+            )
         if self.noise not in _NOISES:
             raise ValueError(f"noise must be one of {', '.join(_NOISES)}, got noise={self.noise!r}")
         if self.noise == "symmetric":
