@@ -17,7 +17,7 @@ from taut.estimators._clusters.seeds import Seeding
 from taut.estimators._components.moments import joint_moments
 from taut.estimators._contract.estimator import Ledger, PrivateEstimator
 from taut.estimators._contract.inputs import column_bounds, features, refuse_extras
-from taut.estimators._contract.row_wise import nearest, squared_distances
+from taut.estimators._contract.row_wise import in_blocks, nearest, squared_distances
 from taut.noise import Box, RandomSource, Ranges, Source, optimal_gaussian
 
 __all__ = ["PrivateKMeans"]
@@ -195,8 +195,8 @@ class PrivateKMeans(
         places = nearest(rows, centres)
         moved = centres.copy()
         for place in range(len(centres)):
-            clipped = sums.clip(rows[places == place])
-            released = noise.release_sum(clipped, self.generator)
+            parts = (sums.clip(block) for block in in_blocks(rows[places == place]))
+            released = noise.release_sum_blocks(parts, self.generator)
             if released[0] > clear:
                 moved[place] = np.clip(released[1:] / released[0], -half, half)
         return moved

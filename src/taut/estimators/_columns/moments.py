@@ -9,6 +9,7 @@ import numpy as np
 
 from taut._base.arrays import Matrix, Vector
 from taut.accounting import PrivacyLoss
+from taut.estimators._contract.row_wise import in_blocks
 from taut.noise import (
     Box,
     CentredRanges,
@@ -62,7 +63,9 @@ class ColumnsRelease:
 
     def release(self, rows: Matrix, source: RandomSource | None) -> ColumnMoments:
         """Return the moments of rows, of which those with NaN or infinity are counted nowhere."""
-        released = self.mechanism.release_sum(self.sums.clip(self._units_and_squares(rows)), source)
+        # A copy of the table with its squares would take many times its memory.
+        parts = (self.sums.clip(self._units_and_squares(block)) for block in in_blocks(rows))
+        released = self.mechanism.release_sum_blocks(parts, source)
         found = np.asarray(self.sums.means(released))
         means, squares = np.split(found, 2)
         count = max(float(released[0]), 0.0)

@@ -6,12 +6,23 @@ put somebody else's record into another cell: more than noise for one record hid
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from taut._base.arrays import Matrix, Vector
 
-__all__ = ["nearest", "projected"]
+__all__ = ["in_blocks", "nearest", "projected", "squared_distances"]
+
+_ENTRIES = 1 << 18  # of a block, so that what is made of it stays in the cache
+
+
+def in_blocks(rows: Matrix) -> Iterator[Matrix]:
+    """Yield a table in blocks of rows."""
+    height = max(1, _ENTRIES // max(rows.shape[1], 1))
+    for start in range(0, len(rows), height):
+        yield rows[start : start + height]
 
 
 def projected(rows: Matrix, axes: Matrix) -> Matrix:
@@ -24,6 +35,12 @@ def projected(rows: Matrix, axes: Matrix) -> Matrix:
 
 def nearest(rows: Matrix, centres: Matrix) -> NDArray[np.intp]:
     """Return the place of the nearest centre for every row, the first of those equally near."""
+    blocks = (_nearest(np.asfortranarray(block), centres) for block in in_blocks(rows))
+    return np.concatenate([np.zeros(0, dtype=np.intp), *blocks])
+
+
+def _nearest(rows: Matrix, centres: Matrix) -> NDArray[np.intp]:
+    """Do the same for a block, whose columns are contiguous in memory."""
     best = np.full(len(rows), np.inf)
     places = np.zeros(len(rows), dtype=np.intp)
     for place, centre in enumerate(centres):

@@ -52,13 +52,14 @@ class AxesRelease(GridRelease):
 
     def release(self, value: Vector, source: RandomSource) -> Vector:
         """Return value plus noise, combined from rounded coefficients."""
-        return self._released(fixed_point(value), source)
+        return self.release_exact(fixed_point(value), source)
 
     def release_sum(self, rows: Matrix, source: RandomSource) -> Vector:
         """Return the exact sum of rows plus noise, combined from rounded coefficients."""
-        return self._released(column_sums(rows), source)
+        return self.release_exact(column_sums(rows), source)
 
-    def _released(self, value: FixedPoint, source: RandomSource) -> Vector:
+    def release_exact(self, value: FixedPoint, source: RandomSource) -> Vector:
+        """Return a vector that is known exactly, plus noise, combined from rounded coefficients."""
         row = FixedPoint(value.limbs[:, None, :], value.exponent)
         inside = row.times(self._split or in_chunks(self.axes))
         noisy = self._along.on_grid(in_steps(_vector(inside), self._along.exponents), source)

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from taut._base.arrays import Matrix, Vector
-from taut.noise._exact.grid_values import GridValue, Integers, exact_sum, exact_value
+from taut.noise._exact.grid_values import GridValue, Integers, exact_sum, exact_value, in_steps
+from taut.noise._exact_sums import FixedPoint
 from taut.noise._random.normal_tail import normal_tail_bounds
 from taut.noise._random.sources import RandomSource, Words, exp_bounds
 
@@ -90,6 +91,10 @@ class GridRelease(ABC):
     def release_sum(self, rows: Matrix, source: RandomSource) -> Vector:
         """Return the exact sum of rows plus noise."""
 
+    @abstractmethod
+    def release_exact(self, value: FixedPoint, source: RandomSource) -> Vector:
+        """Return a vector that is known exactly, plus noise."""
+
 
 @dataclass(frozen=True, eq=False)
 class ExactRelease(GridRelease):
@@ -117,6 +122,10 @@ class ExactRelease(GridRelease):
     def release_sum(self, rows: Matrix, source: RandomSource) -> Vector:
         """Return the exact sum of rows plus noise, rounded; zero where the scale is zero."""
         return self.on_grid(exact_sum(rows, self.exponents), source)
+
+    def release_exact(self, value: FixedPoint, source: RandomSource) -> Vector:
+        """Return a vector that is known exactly, plus noise, rounded."""
+        return self.on_grid(in_steps(value, self.exponents), source)
 
     def on_grid(self, value: GridValue, source: RandomSource) -> Vector:
         """Return a value that is given in steps of `exponents`, plus noise, rounded."""

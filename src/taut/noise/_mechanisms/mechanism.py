@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import overload
@@ -18,7 +18,7 @@ from taut.accounting import PrivacyLoss
 from taut.errors import UnsoundConfiguration
 from taut.noise._exact.grid_values import exact_integers
 from taut.noise._exact.release import ExactRelease, GridRelease
-from taut.noise._exact_sums import column_sums
+from taut.noise._exact_sums import FixedPoint, column_sums
 from taut.noise._random.sources import RandomSource, default_generator
 from taut.noise._sets.named_tables import NamedTable, arranged, by_name
 from taut.noise._sets.sets import SensitivitySet
@@ -188,6 +188,36 @@ class NoiseMechanism(ABC):
                 return self._rounded.release_sum(clipped, source)
 
         return released(draw, lambda: self._described(column_sums(clipped).doubles()), source)
+
+    def release_sum_blocks(
+        self, blocks: Iterable[ArrayLike], generator: RandomSource | None = None
+    ) -> Vector:
+        """Do what `release_sum` does, of a table that comes in blocks of rows, one at a time.
+
+        Args:
+            blocks: tables with one row per record; how rows are spread over them makes no
+                difference, to the last bit. Rows with NaN or infinity count as zero.
+            generator: where the noise comes from, as for `release`.
+
+        **Guarantee**: that of `release_sum`.
+
+        Example:
+            >>> from taut.noise import Box, optimal_laplace
+            >>> noise = optimal_laplace(Box([1.0, 1.0]), epsilon=1.0)
+            >>> noise.release_sum_blocks([[[0.5, 2.0]], [[0.25, -1.0], [1.0, 1.0]]]).shape
+            (2,)
+        """
+        total = FixedPoint(np.zeros((1, self.sensitivity.dimension)), 0)
+        for block in blocks:
+            clipped = np.atleast_2d(self.sensitivity.clip(real_numbers(block, "rows")))
+            total = total.plus(column_sums(clipped))
+        source = default_generator() if generator is None else generator
+
+        def draw() -> Vector:
+            with np.errstate(all="ignore"):  # no record may be told by a warning
+                return self._rounded.release_exact(total, source)
+
+        return released(draw, lambda: self._described(total.doubles()), source)
 
     def release_integers(
         self,
