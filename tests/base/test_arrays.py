@@ -2,13 +2,14 @@
 
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut._base.arrays import column_norms, real_numbers
+from taut._base.arrays import along_rows, column_norms, real_numbers
 from taut.noise import Box, optimal_gaussian, optimal_laplace
 
 BAD = [
@@ -64,3 +65,16 @@ def test_norms_of_columns_are_the_same_wherever_a_column_stands(seed, rows, colu
         moved = column_norms(np.ascontiguousarray(table[:, first:]))
         assert np.array_equal(moved, norms[first:])
     assert norms == pytest.approx(np.linalg.norm(table, axis=0))
+
+
+@pytest.mark.parametrize("columns", range(1, 12))
+def test_rows_are_reduced_as_numpy_does_to_the_last_bit(columns):
+    random = np.random.default_rng(columns)
+    table = random.normal(size=(500, columns)) * 10.0 ** random.integers(-8, 9, (500, columns))
+    table[0, 0], table[1], table[2, -1] = np.nan, -0.0, np.inf
+    for rows in (table, table[::2], table[:1], table[:0]):
+        expected = rows.sum(axis=1), rows.max(axis=1, initial=-np.inf)
+        found = along_rows(np.add, rows, 0.0), along_rows(np.maximum, rows, -np.inf)
+        assert all(map(partial(np.array_equal, equal_nan=True), found, expected))
+    whole = np.isfinite(table)
+    assert np.array_equal(along_rows(np.logical_and, whole, True), whole.all(axis=1))

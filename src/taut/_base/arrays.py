@@ -15,6 +15,7 @@ from taut._base.validate import WrongType
 __all__ = [
     "Matrix",
     "Vector",
+    "along_rows",
     "column_norms",
     "numbers_in_a_row",
     "orthonormal",
@@ -26,6 +27,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 """One row per record or per case."""
 
+_ONE_BY_ONE = 7  # columns up to which NumPy adds one after the other
 _DEFECT = {"d": 1e-6, "f": 1e-4}  # how far a basis may be from orthonormal, by its precision
 
 
@@ -86,6 +88,22 @@ def column_norms(columns: Matrix) -> Vector:
         squares += row * row
     norms: Vector = np.sqrt(squares)
     return norms
+
+
+def along_rows(operation: np.ufunc, table: NDArray[Any], initial: Any) -> NDArray[Any]:
+    """Return ``operation.reduce(table, axis=1)``, to the last bit, in less time for few columns.
+
+    Args:
+        operation: addition, a maximum or a conjunction.
+        table: one row per record.
+        initial: what the operation leaves as it is.
+    """
+    if not 2 <= table.shape[1] <= _ONE_BY_ONE:
+        return np.asarray(operation.reduce(table, axis=1, initial=initial))
+    result: NDArray[Any] = operation(table[:, 0], table[:, 1])
+    for column in table.T[2:]:
+        operation(result, column, out=result)
+    return result
 
 
 def orthonormal(basis: ArrayLike, dimension: int) -> Matrix:

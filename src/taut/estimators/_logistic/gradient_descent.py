@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from taut._base.arrays import Matrix
+from taut._base.arrays import Matrix, along_rows
 from taut.accounting import Adjacency, PrivacyLoss, gaussian, gaussian_mu
 from taut.errors import InfeasibleBudget
 from taut.noise import (
@@ -163,6 +163,6 @@ class GradientDescent:
 def _probabilities(scores: Matrix) -> Matrix:
     """Return the softmax of every row."""
     with np.errstate(all="ignore"):
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        result: Matrix = odds / odds.sum(axis=1, keepdims=True)
+        odds = np.exp(scores - along_rows(np.maximum, scores, -np.inf)[:, None])
+        result: Matrix = odds / along_rows(np.add, odds, 0.0)[:, None]
     return result

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut._base.arrays import Matrix, Vector, real_numbers
+from taut._base.arrays import Matrix, Vector, along_rows, real_numbers
 
 __all__ = [
     "NON_FINITE",
@@ -51,7 +51,7 @@ def as_table(rows: ArrayLike, dimension: int, non_finite: str = "zero") -> Matri
             f"rows must have {dimension} columns, the dimension of the set, "
             f"got an array of shape {np.shape(rows)}"
         )
-    broken = ~np.isfinite(table).all(axis=1)
+    broken = ~along_rows(np.logical_and, np.isfinite(table), True)
     if broken.any():
         if non_finite == "raise":
             raise ValueError(
@@ -83,12 +83,12 @@ def _unit_rows(rows: Matrix, p: float) -> tuple[Vector, Matrix, Vector]:
     Those norms are between 1 and the dimension to the power 1 / p, or zero.
     """
     size = np.abs(rows)
-    largest: Vector = size.max(axis=1, initial=0.0)
+    largest: Vector = along_rows(np.maximum, size, 0.0)
     with np.errstate(over="ignore", under="ignore"):
         unit = rows / np.where(largest > 0, largest, 1.0)[:, None]
         if p == math.inf:
             return largest, unit, np.where(largest > 0, 1.0, 0.0)
-        return largest, unit, np.sum(np.abs(unit) ** p, axis=1) ** (1 / p)
+        return largest, unit, along_rows(np.add, np.abs(unit) ** p, 0.0) ** (1 / p)
 
 
 def clip_lp(rows: Matrix, p: float, radius: float) -> Matrix:
