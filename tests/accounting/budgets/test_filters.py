@@ -498,3 +498,11 @@ def test_copies_that_would_spend_the_budget_again_are_refused(budget, copied):
     # A lock made pickles fail, with words about the lock; copies had the same room once more.
     with pytest.raises(TypeError, match=r"n_jobs=1.*BudgetFile.*ledger=None"):
         copied(budget)
+
+
+def test_losses_that_no_room_is_enough_for_are_told_so():
+    # More noise was the advice, for releases of which no noise makes the divergence finite.
+    budget = PrivacyFilter(5.0, 1e-4, kind="renyi")
+    with pytest.raises(BudgetExceeded, match="no finite Renyi divergence"):
+        budget.spend(taut.approximate(1.0, 1e-6))
+    assert budget.spent == 0

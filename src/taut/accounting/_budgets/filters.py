@@ -178,7 +178,13 @@ class PrivacyFilter:
                 with np.errstate(divide="ignore", invalid="ignore"):
                     ratios = costs / self._budgets
                 # For the message alone, where no order has a budget.
-                needed = float(np.min(ratios, where=self._budgets > 0, initial=9e99))
+                needed = float(np.min(ratios, where=self._budgets > 0, initial=math.inf))
+                if math.isinf(needed):
+                    raise BudgetExceeded(
+                        f"{loss} has no finite Renyi divergence at the orders of this filter, so "
+                        "that no room is enough; add its loss to others by hand, or take a method "
+                        "whose noise is Gaussian or Laplace"
+                    )
                 raise BudgetExceeded(
                     f"{loss} needs {needed:.3g} of the budget and {self._left().fraction:.3g} is "
                     "left; release it with more noise, or stop here"
