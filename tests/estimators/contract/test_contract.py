@@ -264,3 +264,25 @@ def test_searches_have_a_score_where_scikit_learn_has(name):
     if hasattr(example(name), "predict"):
         search = GridSearchCV(example(name), {"epsilon": [1.0, 2.0]}, cv=2).fit(rows, labels)
         assert np.isfinite(search.best_score_)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"alpha": 1e308}, {"clip": 1e-100}, {"clip": 1e200}, {"target_bound": (0.0, 1e-200)}],
+)
+def test_arguments_of_which_nothing_can_come_are_refused_before_the_ledger_pays(name, change):
+    argument = next(iter(change))
+    if argument in parameters(name):
+        budget = Ledger(room=1)
+        with pytest.raises(ValueError, match=f"{argument}|bounds must be of sizes"):
+            fitted(name, *data(), ledger=budget, **change)
+        assert not budget.spent
+
+
+@pytest.mark.parametrize("method", ["ops_balanced", "ada_ops", "ops_ptr"])
+def test_posterior_samples_refuse_penalties_before_the_ledger_pays(method):
+    budget, (rows, labels) = Ledger(room=1), data()
+    settings = {"method": method, "adjacency": "replace", "public_data": (rows, labels)}
+    with pytest.raises(ValueError, match="penalties"):
+        fitted("PrivateRidge", rows, labels, alpha=1e60, ledger=budget, **settings)
+    assert not budget.spent

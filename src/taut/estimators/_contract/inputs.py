@@ -17,6 +17,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length
 
+from taut._base import validate
 from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.estimators._contract.entries import as_labels, as_numbers, in_a_row
 
@@ -27,14 +28,18 @@ except ImportError:  # before scikit-learn 1.6 it was a method
 
 __all__ = [
     "column_bounds",
+    "cut_size",
     "features",
     "features_and_targets",
+    "penalty_weight",
     "refuse_extras",
     "refuse_other_labels",
     "refuse_weights",
 ]
 
 _LARGEST = 1e150  # of bounds, and one over it the least width: squares stay floats
+_LARGEST_WEIGHT = 1e100  # of a penalty: products with squares of bounds stay floats
+_LARGEST_CUT = 1e30  # and one over it the least
 _NUMBERS = "biuf"  # kinds of arrays
 _RENAMED = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) >= (1, 6)
 
@@ -124,6 +129,24 @@ def refuse_other_labels(labels: NDArray[Any], classes: NDArray[Any]) -> None:
             f"classes must be labels as they occur in y, but {found}, so that no record would have "
             "one; ensembles that number the labels of their parts ask for classes=[0, 1, ...]"
         )
+
+
+def penalty_weight(alpha: float) -> float:
+    """Return the weight of a penalty, refused before anybody pays if nothing could come of it."""
+    weight = validate.non_negative(alpha=alpha)
+    if weight > _LARGEST_WEIGHT:
+        raise ValueError(f"alpha must be at most {_LARGEST_WEIGHT:g}, got alpha={alpha!r}")
+    return weight
+
+
+def cut_size(clip: float) -> float:
+    """Return the size at which influence is cut, of which noise is a multiple."""
+    size = validate.positive(clip=clip)
+    if not 1 / _LARGEST_CUT <= size <= _LARGEST_CUT:
+        raise ValueError(
+            f"clip must be between {1 / _LARGEST_CUT:g} and {_LARGEST_CUT:g}, got clip={clip!r}"
+        )
+    return size
 
 
 def column_bounds(bounds: Any, columns: int) -> tuple[Vector, Vector]:

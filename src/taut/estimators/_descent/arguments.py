@@ -9,7 +9,7 @@ from taut._base.arrays import real_numbers
 
 __all__ = ["target_range"]
 
-_LARGEST = 1e30  # of bounds of targets: squares stay far within floats
+_LARGEST = 1e29  # of bounds of targets, and one over it the least width: squares stay floats
 
 
 def target_range(bound: float | tuple[float, float] | None) -> tuple[float, float]:
@@ -29,5 +29,10 @@ def target_range(bound: float | tuple[float, float] | None) -> tuple[float, floa
         raise ValueError(
             f"target_bound must be ordered and within {_LARGEST:g}, got target_bound={bound!r}; "
             f"{remedy}"
+        )
+    if ends[1] / 2 - ends[0] / 2 < 1 / _LARGEST:
+        raise ValueError(
+            f"target_bound must be at least {2 / _LARGEST:g} wide, got target_bound={bound!r}; "
+            "count in other units"
         )
     return float(ends[0]), float(ends[1])

@@ -12,7 +12,7 @@ from taut._base import validate
 from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency
 from taut.estimators._contract.estimator import PrivateEstimator
-from taut.estimators._contract.inputs import column_bounds
+from taut.estimators._contract.inputs import column_bounds, cut_size, penalty_weight
 from taut.estimators._descent.budget import NOISE, Budget
 from taut.estimators._descent.descent import Descent, Found
 from taut.estimators._descent.design import Design
@@ -47,7 +47,7 @@ class DescentModel(PrivateEstimator):
 
     def _descent(self, budget: Budget, columns: int, clip: float) -> Descent:
         """Return the algorithm, with everything but the loss checked here."""
-        alpha = validate.non_negative(alpha=self.alpha)
+        alpha = penalty_weight(self.alpha)
         ratio = validate.probability(l1_ratio=self.l1_ratio)
         passes = self.passes
         weights = np.append(0.0, np.full(columns, alpha))
@@ -58,7 +58,7 @@ class DescentModel(PrivateEstimator):
             budget,
             self._residual,
             self._bend,
-            validate.positive(clip=clip),
+            cut_size(clip),
             weights * ratio,
             weights * (1 - ratio),
             bool(self.fit_intercept),

@@ -17,6 +17,7 @@ from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency
 from taut.estimators._contract.estimator import Ledger, PrivateEstimator
 from taut.estimators._contract.inputs import (
+    cut_size,
     features,
     features_and_targets,
     refuse_extras,
@@ -209,7 +210,7 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ign
     def _descent(self, classes: int) -> GradientDescent:
         relation = self._relation(Adjacency.ADD_REMOVE, Adjacency.REPLACE)
         epsilon, delta = self._budget()
-        clip = validate.positive(clip=self.clip)
+        clip = cut_size(self.clip)
         steps = self.steps
         if steps is not None:
             steps = validate.positive_integer(steps=steps)

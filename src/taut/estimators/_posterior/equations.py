@@ -23,7 +23,7 @@ from taut._base.arrays import Matrix, Vector
 from taut.errors import UnsoundConfiguration
 from taut.noise import exact_moments
 
-__all__ = ["LARGEST_SIZE", "Equations", "Ridge", "equations_of", "precisely"]
+__all__ = ["LARGEST_SIZE", "Equations", "Ridge", "check_penalties", "equations_of", "precisely"]
 
 _CONTEXT = decimal.Context(
     prec=200, rounding=decimal.ROUND_HALF_EVEN, Emin=-(10**6), Emax=10**6, traps=[]
@@ -173,14 +173,20 @@ def equations_of(
     sums = exact_moments(blocks, (features, 1), (row_clip, target_clip))
     x, y = Fraction(row_clip), Fraction(target_clip)
     gram = sums[:features, :features] / (x * x)
+    check_penalties(penalties)
     for i, penalty in enumerate(penalties):
+        gram[i, i] += Fraction(penalty)
+    return Equations(gram, sums[:features, features] / (x * y))
+
+
+def check_penalties(penalties: Sequence[float]) -> None:
+    """Refuse penalties beyond what the error bounds count on, in squares of the clip."""
+    for penalty in penalties:
         if not 0 <= penalty <= _LARGEST_RIDGE:
             raise ValueError(
                 "penalties must be between 0 and 2^60 squares of the clip of the features, got "
                 f"{penalty:g} of them"
             )
-        gram[i, i] += Fraction(penalty)
-    return Equations(gram, sums[:features, features] / (x * y))
 
 
 def precisely() -> AbstractContextManager[decimal.Context]:

@@ -13,7 +13,12 @@ from taut._base import validate
 from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency
 from taut.estimators._contract.estimator import Ledger, PrivateEstimator
-from taut.estimators._contract.inputs import features, features_and_targets, refuse_weights
+from taut.estimators._contract.inputs import (
+    features,
+    features_and_targets,
+    penalty_weight,
+    refuse_weights,
+)
 from taut.estimators._regression.choice import choose
 from taut.estimators._regression.intervals import unpenalised
 from taut.estimators._regression.method import Fit
@@ -329,4 +334,4 @@ class PrivateRidge(_PrivateRegression):
         self.public_data = public_data
 
     def _alpha(self) -> float:
-        return validate.non_negative(alpha=self.alpha)
+        return penalty_weight(self.alpha)

@@ -20,7 +20,7 @@ from taut.estimators._posterior.adaptive import (
     sampled_with,
 )
 from taut.estimators._posterior.bounds import LARGEST_EPSILON
-from taut.estimators._posterior.equations import Equations, equations_of
+from taut.estimators._posterior.equations import Equations, check_penalties, equations_of
 from taut.estimators._posterior.release import RidgePosterior, drawn, ridge_posterior
 from taut.estimators._posterior.tuned import SearchBudget, best_sample, search_budget
 from taut.estimators._regression.method import Fit
@@ -152,6 +152,7 @@ def ops_balanced(setting: Setting, epsilon: float, delta: float) -> BalancedPost
             "method='ops_balanced' needs a public number of records, which bounds the length of "
             "the solution: take adjacency='replace', or method='ada_ops'"
         )
+    check_penalties(_penalties(setting))
     posterior = ridge_posterior(
         row_clip=_length(setting),
         target_clip=1.0,
@@ -166,6 +167,7 @@ def ops_balanced(setting: Setting, epsilon: float, delta: float) -> BalancedPost
 
 def ada_ops(setting: Setting, epsilon: float, delta: float) -> AdaptivePosterior:
     """Return the method for a budget."""
+    check_penalties(_penalties(setting))
     loss = approximate(epsilon, delta, adjacency=setting.adjacency)
     return AdaptivePosterior(setting, budget(epsilon, delta, setting.adjacency, 2), loss)
 
@@ -177,6 +179,7 @@ def ops_ptr(setting: Setting, epsilon: float, delta: float) -> TestedPosterior:
         ValueError: if there are no public records.
     """
     _public(setting)
+    check_penalties(_penalties(setting))
     loss = approximate(epsilon, delta, adjacency=setting.adjacency)
     return TestedPosterior(setting, search_budget(epsilon, delta, setting.adjacency), loss, delta)
 
@@ -195,6 +198,11 @@ def _length(setting: Setting) -> float:
     return math.sqrt(2) if setting.intercept else 1.0
 
 
+def _penalties(setting: Setting) -> list[float]:
+    """Return the weights that were asked for, in squares of the length of a row."""
+    return [penalty / _length(setting) ** 2 for penalty in setting.penalties]
+
+
 def _equations(problem: Problem, setting: Setting) -> Equations:
     length = _length(setting)
     return equations_of(
@@ -202,7 +210,7 @@ def _equations(problem: Problem, setting: Setting) -> Equations:
         setting.columns,
         row_clip=length,
         target_clip=1.0,
-        penalties=[penalty / length**2 for penalty in setting.penalties],
+        penalties=_penalties(setting),
     )
 
 
