@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
+from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from taut.statistics._tables.batch import Batch
 from taut.statistics._tables.clipped_column import checked_name
+from taut.statistics._tables.engines.csv_records import blocks_of_records, header_of
 from taut.statistics._tables.engines.frames import of_frame
 from taut.statistics._tables.engines.polars_columns import batches_of_lazy_frame
 from taut.statistics._tables.engines.source import (
@@ -15,6 +20,9 @@ from taut.statistics._tables.engines.source import (
     Source,
     silently,
 )
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["of_file"]
 
@@ -26,7 +34,8 @@ def of_file(path: Path) -> Source:
 
     What an entry of a CSV file stands for is up to who asks: every column is a text until numbers
     are wanted of it, and what is no number then is missing. So no record decides the type of a
-    column. Lines that are too short or too long, and letters that are none, are no errors.
+    column. Lines that are too short or too long, letters that are none, and quotes within a field
+    are no errors; a field that begins with a quote goes on to the next one, over lines.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -47,14 +56,25 @@ def of_file(path: Path) -> Source:
         frame = pl.scan_parquet(path)
         silently("Polars", frame.collect_schema)
         return of_frame(frame)
-    frame = pl.scan_csv(
-        path,
+    header = silently("Polars", partial(header_of, path))
+    names = silently("Polars", lambda: _frame(header).collect_schema())
+    types = {checked_name(name): _UNREAD for name in names}
+    read = partial(_batches_of_csv, path, header)
+    return EngineSource("Polars, from a file", types, read, is_beyond_memory=True)
+
+
+def _batches_of_csv(path: Path, header: bytes, names: Sequence[str]) -> Iterator[Batch]:
+    for block in blocks_of_records(path):
+        yield from batches_of_lazy_frame(_frame(header, block), names)
+
+
+def _frame(header: bytes, block: bytes = b"") -> pl.LazyFrame:
+    import polars as pl
+
+    return pl.scan_csv(
+        BytesIO(b"%b\n%b" % (header, block)) if header else BytesIO(),
         infer_schema=False,
         ignore_errors=True,
         truncate_ragged_lines=True,
         encoding="utf8-lossy",
     )
-    names = silently("Polars", frame.collect_schema)
-    types = {checked_name(name): _UNREAD for name in names}
-    read = partial(batches_of_lazy_frame, frame)
-    return EngineSource("Polars, from a file", types, read, is_beyond_memory=True)

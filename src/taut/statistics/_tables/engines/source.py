@@ -12,9 +12,13 @@ from taut.statistics._tables.batch import Batch
 from taut.statistics._tables.queries import Query
 from taut.statistics._tables.scan import Answer, Scan
 
-__all__ = ["ColumnType", "EngineSource", "Kind", "Source", "silently"]
+__all__ = ["ColumnType", "EngineSource", "Kind", "Source", "Unreadable", "silently"]
 
 _T = TypeVar("_T")
+
+
+class Unreadable(ValueError):
+    """What we say ourselves of a table, which quotes no record."""
 
 
 class Kind(Enum):
@@ -106,7 +110,7 @@ def silently(engine: str, read: Callable[[], _T]) -> _T:
         warnings.simplefilter("ignore")
         try:
             return read()
-        except (MemoryError, KeyboardInterrupt, SystemExit):
+        except (MemoryError, KeyboardInterrupt, SystemExit, Unreadable):
             raise
         except BaseException as error:  # Polars panics with what is no Exception
             failed = type(error).__name__
