@@ -227,6 +227,21 @@ def test_entries_of_a_csv_file_that_are_no_numbers_are_missing(tmp_path):
     assert as_lists(exact_answers(table, [Counts((cities,))])) == [[1, 1, 6]]
 
 
+@pytest.mark.parametrize("spelt", [str, str.lower, str.upper])
+def test_booleans_of_a_csv_file_count_as_those_of_a_frame(tmp_path, spelt):
+    (tmp_path / "t.csv").write_text(
+        "smoker\n" + "\n".join(map(spelt, ["True", "False", "True"])) + "\nyes\n"
+    )
+    queries = [
+        Counts((Categories("smoker", [True, False], other=True),)),
+        Sums((ClippedColumn("smoker", 0, 1),)),
+    ]
+    frame = pl.DataFrame({"smoker": [True, False, True, None]})
+    found = exact_answers(Table.open(tmp_path / "t.csv"), queries)
+    assert as_lists(found) == as_lists(exact_answers(Table.open(frame), queries))
+    assert found[0].tolist() == [2, 1, 1]
+
+
 def test_quotes_that_stay_open_are_refused_without_the_text(tmp_path):
     (tmp_path / "t.csv").write_text('x,city\n1,a\n"secret\n')
     with pytest.raises(ValueError, match="could not read the table") as refusal:

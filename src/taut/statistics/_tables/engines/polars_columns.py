@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["batches_of_frame", "batches_of_lazy_frame"]
 
 _ROWS = 1 << 18  # of a batch: a few megabytes
+# As other engines take them: Polars writes the first to files, pandas the second, others the third.
+_BOOLEANS = {"true": 1.0, "false": 0.0, "True": 1.0, "False": 0.0, "TRUE": 1.0, "FALSE": 0.0}
 
 
 def batches_of_frame(frame: pl.DataFrame, names: Sequence[str]) -> Iterator[Batch]:
@@ -64,11 +66,15 @@ class _TextColumn:
         return _TextColumn(self._series[start:stop])
 
     def numbers(self) -> Vector:
-        """Return doubles, NaN where a text is no number."""
+        """Return doubles, NaN where a text is no number; true and false are 1 and 0."""
         import polars as pl
 
         texts = self._series.cast(pl.String).str.strip_chars()
-        return _doubles(texts.cast(pl.Float64, strict=False))
+        numbers = texts.cast(pl.Float64, strict=False)
+        if numbers.null_count() > texts.null_count():
+            words = texts.replace_strict(_BOOLEANS, default=None, return_dtype=pl.Float64)
+            numbers = numbers.zip_with(numbers.is_not_null(), words)
+        return _doubles(numbers)
 
     def places(self, labels: Sequence[object]) -> NDArray[np.intp]:
         """Return the place of every entry in a list of texts, its length for those not in it."""
