@@ -163,6 +163,22 @@ def test_columns_are_refused_by_name_and_type(query, words):
 
 
 @pytest.mark.parametrize(
+    "open_wrong",
+    [
+        lambda: Table.open({"x": [1.0] * 4321, "y": [1.0] * 4320}),
+        lambda: Table.open({"x": np.zeros((4321, 2)), "y": np.zeros(4320)}),
+        lambda: Table.open(np.zeros((4321, 2)), columns=["x"]),
+        lambda: Table.open(np.zeros(4321), columns=["x"]),
+        lambda: Table.open(np.zeros((4321, 2))),
+    ],
+)
+def test_no_message_tells_how_many_records_there_are(open_wrong):
+    with pytest.raises(ValueError, match="column") as refusal:
+        open_wrong()
+    assert "432" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
     "data",
     [{}, {"x": [1.0], "y": [1.0, 2.0]}, {"x": np.ones((2, 2))}, {1: [1.0]}, np.ones((2, 2))],
 )

@@ -74,7 +74,10 @@ class Table:
             return cls(Arrays(data))
         if isinstance(data, np.ndarray):
             if columns is None:
-                raise ValueError("columns must name the columns of a matrix, got none")
+                raise ValueError(
+                    "columns must name the columns of a matrix, got none; open it with "
+                    "Table.open(matrix, columns=[...])"
+                )
             return cls(of_matrix(data, columns))
         if isinstance(data, str | Path):
             return cls(of_file(Path(data)))

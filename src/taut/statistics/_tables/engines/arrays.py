@@ -42,10 +42,7 @@ class Arrays(Source):
         """
         self.engine = "NumPy"
         self._columns = {checked_name(name): _array(column) for name, column in columns.items()}
-        shapes = {column.shape for column in self._columns.values()}
-        if len(shapes) != 1 or len(next(iter(shapes))) != 1:
-            listed = ", ".join(f"{n!r}: {c.shape}" for n, c in self._columns.items())
-            raise ValueError(f"columns must be vectors of one length, got the shapes {listed}")
+        _check_shapes(self._columns)
         self.types = {
             name: _LIST if _has_entries(columns[name]) else _type(column)
             for name, column in self._columns.items()
@@ -55,6 +52,18 @@ class Arrays(Source):
         """Yield all at once: nothing is copied."""
         rows = len(next(iter(self._columns.values())))
         yield Batch.of_arrays({name: self._columns[name] for name in names}, rows)
+
+
+def _check_shapes(columns: Mapping[str, NDArray[Any]]) -> None:
+    wrong = next((name for name, column in columns.items() if column.ndim != 1), None)
+    if wrong is not None:
+        raise ValueError(f"column {wrong!r} must be a vector, got {columns[wrong].ndim} axes")
+    if len({column.size for column in columns.values()}) != 1:
+        # How many records there are is what a release may have to hide.
+        raise ValueError(
+            "columns must be vectors of one length, at least one of them, got "
+            + (f"different lengths for {', '.join(map(repr, columns))}" if columns else "none")
+        )
 
 
 def _type(column: NDArray[Any]) -> ColumnType:
@@ -71,7 +80,7 @@ def of_matrix(matrix: NDArray[Any], columns: Sequence[str]) -> Arrays:
     if matrix.ndim != 2 or matrix.shape[1] != len(names) or len(set(names)) < len(names):
         raise ValueError(
             f"columns must be a different name for every column of a matrix, got {names!r} for "
-            f"the shape {matrix.shape}"
+            + (f"{matrix.shape[1]} columns" if matrix.ndim == 2 else f"{matrix.ndim} axes")
         )
     return Arrays({name: matrix[:, i] for i, name in enumerate(names)})
 
