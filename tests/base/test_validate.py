@@ -61,3 +61,13 @@ def test_a_field_outside_its_domain_is_refused_by_name(kind, name, value):
 def test_fields_in_their_domains_pass():
     assert Parameters().perhaps is None
     assert Parameters(perhaps=3, anything=-math.inf).perhaps == 3
+
+
+@pytest.mark.parametrize("value", [3, "three", None, 2.5, [1, 2], (18, 90, 3)])
+def test_numbers_and_texts_are_told(value):
+    assert validate.told(value) == repr(value)
+
+
+@pytest.mark.parametrize("value", [[31.0] * 5, {"age": 31}, [[31.0]], {31}])
+def test_what_may_be_records_is_told_by_its_class(value):
+    assert validate.told(value) == f"one of class {type(value).__name__}"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from numbers import Integral, Real
+from numbers import Integral, Number, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -35,10 +35,12 @@ __all__ = [
     "positive",
     "positive_integer",
     "probability",
+    "told",
 ]
 
 
 _PLAIN = (int, float)
+_FEW = 4  # entries of a list that is shown
 _MOST = 10**18  # beyond it counts times losses leave the precision of floats
 
 
@@ -154,6 +156,17 @@ def _domains(kind: type) -> tuple[tuple[str, Callable[..., object], bool], ...]:
     return tuple(found)
 
 
+def told(value: object) -> str:
+    """Return numbers and texts as they are, one or a few, and the class of anything else.
+
+    What was given in place of an argument may be the data, records and all.
+    """
+    few = value if isinstance(value, list | tuple) and len(value) <= _FEW else [value]
+    if all(one is None or isinstance(one, str | bytes | Number) for one in few):
+        return repr(value)
+    return f"one of class {type(value).__name__}"
+
+
 def _only(argument: dict[str, object]) -> tuple[str, object]:
     ((name, value),) = argument.items()
     return name, value
@@ -162,7 +175,7 @@ def _only(argument: dict[str, object]) -> tuple[str, object]:
 def _real(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise WrongType(
-            f"{name} must be a real number, got {name}={value!r}; convert it with float(...)"
+            f"{name} must be a real number, got {name}={told(value)}; convert it with float(...)"
         )
     try:
         return float(value)
@@ -173,7 +186,7 @@ def _real(name: str, value: object) -> float:
 def _at_least(least: int, name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise WrongType(
-            f"{name} must be an integer, got {name}={value!r}; convert it with int(...)"
+            f"{name} must be an integer, got {name}={told(value)}; convert it with int(...)"
         )
     number = int(value)
     if number > _MOST:

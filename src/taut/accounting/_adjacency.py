@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import EnumType, StrEnum
 from typing import Any
 
+from taut._base.validate import told
+
 __all__ = ["Adjacency", "Half", "halves"]
 
 
@@ -37,7 +39,7 @@ class Adjacency(StrEnum, metaclass=_Named):
     @classmethod
     def _missing_(cls, value: object) -> None:
         names = ", ".join(repr(str(member)) for member in cls)
-        raise ValueError(f"adjacency must be one of {names}, got adjacency={value!r}")
+        raise ValueError(f"adjacency must be one of {names}, got adjacency={told(value)}")
 
 
 class Half(StrEnum):

@@ -4,9 +4,12 @@ import math
 import pickle
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 import taut
+from taut import statistics
 from taut.accounting import Adjacency
 from taut.audit import verify_statement
 from taut.errors import AdjacencyMismatch, BudgetExceeded
@@ -300,3 +303,22 @@ def test_tiny_promises_are_kept(epsilon):
 def test_extreme_bounds_have_variances(bounds):
     found = release({"x": [0.0] * 9}, [Variance("x", bounds)], epsilon=1.0)
     assert 0 <= found["variance of x"].value <= ((bounds[1] - bounds[0]) / 2) ** 2 * 1.001
+
+
+@pytest.mark.parametrize(
+    "swapped",
+    [
+        lambda data: release([Mean("age", (18, 90))], data, epsilon=1.0),
+        lambda data: statistics.mean("age", data, bounds=(18, 90), epsilon=1.0),
+        lambda data: statistics.mean(data, "age", bounds=data, epsilon=1.0),
+        lambda data: statistics.mean([1.0], bounds=(18, 90), epsilon=data),
+        lambda data: release([1.0], [Count()], epsilon=1.0, records=data, adjacency="replace"),
+        lambda data: release([1.0], [Count()], epsilon=1.0, adjacency=data),
+        lambda data: release({"age": [1.0]}, [Count()], epsilon=1.0, generator=data),
+    ],
+)
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, dict, lambda d: np.array(d["age"])])
+def test_data_in_place_of_an_argument_are_not_in_the_message(swapped, kind):
+    with pytest.raises((TypeError, ValueError)) as refusal:
+        swapped(kind({"age": [987654.0] * 3}))
+    assert "98765" not in str(refusal.value)

@@ -394,8 +394,8 @@ def checked_bounds(column: str, bounds: Bounds) -> tuple[float, float]:
         lower, upper = bounds
     except (TypeError, ValueError):
         raise ValueError(
-            f"bounds of column {column!r} must be a pair (lower, upper), got {bounds!r}; where "
-            "none are known, see estimate_bounds"
+            f"bounds of column {column!r} must be a pair (lower, upper), got "
+            f"{validate.told(bounds)}; where none are known, see estimate_bounds"
         ) from None
     checked = ClippedColumn(column, lower, upper)
     return checked.lower, checked.upper

@@ -114,7 +114,9 @@ def release(
     design = design_for(parts, epsilon, delta)
     source = default_generator() if generator is None else generator
     if not isinstance(source, RandomSource):
-        raise validate.WrongType(f"generator must be a RandomSource, got generator={generator!r}")
+        raise validate.WrongType(
+            f"generator must be a RandomSource, got {validate.told(generator)}"
+        )
     if ledger is not None and public is not None:
         exact.check(public)  # so that a wrong number, which tells nothing, costs nothing
     charge(ledger, design.loss)
@@ -296,7 +298,7 @@ def _checked(statistics: Sequence[Statistic]) -> tuple[Statistic, ...]:
     if not given or not all(isinstance(one, Statistic) for one in given):
         raise validate.WrongType(
             "statistics must be a list of some, such as [Count(), Mean('age', (18, 90))], "
-            f"got {statistics!r}"
+            f"got {validate.told(statistics)}; the table comes first"
         )
     names = [one.name for one in given]
     twice = next((name for name in names if names.count(name) > 1), None)

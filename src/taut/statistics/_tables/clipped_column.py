@@ -123,7 +123,7 @@ def checked_name(name: object) -> str:
         ValueError: if it is no text or empty.
     """
     if not isinstance(name, str) or not name:
-        raise ValueError(f"the name of a column must be a text, got {name!r}")
+        raise ValueError(f"the name of a column must be a text, got {validate.told(name)}")
     return name
 
 
