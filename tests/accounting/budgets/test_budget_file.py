@@ -106,6 +106,18 @@ def test_two_names_are_one_budget(budget, tmp_path):
     assert budget.remaining.fraction < 1
 
 
+def test_a_second_name_that_spending_would_part_is_refused(budget, tmp_path):
+    alias = tmp_path / "alias.json"
+    alias.hardlink_to(budget.path)
+    for path in (alias, budget.path):
+        with pytest.raises(ValueError, match="several names"):
+            BudgetFile(path).spend(LOSS)
+    with pytest.raises(ValueError, match="several names"):
+        budget.spend(LOSS)
+    alias.unlink()
+    budget.spend(LOSS)
+
+
 def test_threads_with_files_of_their_own_spend_each_once(tmp_path):
     path = tmp_path / "budget.json"
     BudgetFile.create(path, epsilon=1.0, delta=1e-6)

@@ -147,7 +147,14 @@ class BudgetFile:
 
     def _read(self) -> PrivacyFilter:
         try:
-            return PrivacyFilter.from_dict(json.loads(self._path.read_text(encoding="utf-8")))
+            with self._path.open(encoding="utf-8") as file:
+                names, text = os.fstat(file.fileno()).st_nlink, file.read()
+            if names > 1:  # of which one alone would have what is spent next
+                raise ValueError(
+                    "the file has several names (hard links), and each would be a budget of its "
+                    "own; remove all but one of them"
+                )
+            return PrivacyFilter.from_dict(json.loads(text))
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"there is no budget {os.fspath(self._path)!r}; make one with BudgetFile.create"
