@@ -1,15 +1,18 @@
 """Conversions to floats lose nothing without a word."""
 
+import warnings
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taut._base.arrays import along_rows, column_norms, real_numbers
+from taut._base.arrays import along_rows, column_norms, numbers_or_missing, real_numbers
 from taut.noise import Box, optimal_gaussian, optimal_laplace
 
 BAD = [
@@ -78,3 +81,36 @@ def test_rows_are_reduced_as_numpy_does_to_the_last_bit(columns):
         assert all(map(partial(np.array_equal, equal_nan=True), found, expected))
     whole = np.isfinite(table)
     assert np.array_equal(along_rows(np.logical_and, whole, True), whole.all(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1.0, None, 3], [1, np.nan, 3]),
+        ([1.0, "x", Decimal(3), 1j], [1, np.nan, 3, np.nan]),
+        ([None], [np.nan]),
+        ([True, None], [1, np.nan]),
+        ([True, False], [1, 0]),
+        ([np.ma.masked, 2.0], [np.nan, 2]),
+        (np.ma.masked_array([1.0, 2.0], mask=[True, False]), [np.nan, 2]),
+        (np.ma.masked_array([1, 2], mask=[True, False]), [np.nan, 2]),
+        (np.array([1, None, 10**400], dtype=object), [1, np.nan, np.inf]),
+        (pd.Series([1, None, 3], dtype="Int64"), [1, np.nan, 3]),
+        (pl.Series([1, None, 3]), [1, np.nan, 3]),
+        ([], []),
+        ([[1.0], [2.0]], [[1], [2]]),
+    ],
+)
+def test_missing_entries_of_records_are_not_numbers(values, expected):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = numbers_or_missing(values, "data")
+    np.testing.assert_array_equal(found, np.array(expected, dtype=float))
+
+
+@pytest.mark.parametrize(
+    "values", [["1", "2"], np.array(["1"]), [[1.0], [1.0, 2.0]], np.array([1j]), np.array([True])]
+)
+def test_types_of_arrays_are_refused_as_without_records(values):
+    with pytest.raises(ValueError, match="data must be"):
+        numbers_or_missing(values, "data")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -18,6 +19,7 @@ __all__ = [
     "along_rows",
     "column_norms",
     "numbers_in_a_row",
+    "numbers_or_missing",
     "orthonormal",
     "real_numbers",
 ]
@@ -28,6 +30,8 @@ Matrix = NDArray[np.float64]
 """One row per record or per case."""
 
 _ONE_BY_ONE = 7  # columns up to which NumPy adds one after the other
+_NUMBERS = (Real, Decimal)
+_WRONG = (str, bytes, complex)  # if all entries are: nothing that is missing in a record
 _DEFECT = {"d": 1e-6, "f": 1e-4}  # how far a basis may be from orthonormal, by its precision
 
 
@@ -58,6 +62,46 @@ def real_numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
         f"{name} must be real numbers, got an array of the type {array.dtype}; convert it with "
         ".astype(float) if that is meant"
     )
+
+
+def numbers_or_missing(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return real numbers as `real_numbers` does, NaN for entries that are missing or no number.
+
+    For records and what is computed from them: a refusal because of an entry would tell of it. What
+    the type of an array says is no secret, so that arrays of text, and lists of nothing else, are
+    refused as they are there.
+
+    Raises:
+        ValueError: for ragged lists and text.
+    """
+    if isinstance(values, list | tuple):
+        if any(getattr(entry, "ndim", 0) or isinstance(entry, list | tuple) for entry in values):
+            return real_numbers(values, name)
+        array = _entries(values)
+    else:
+        array = np.asarray(np.ma.getdata(values) if np.ma.isMaskedArray(values) else values)
+    if array.dtype.kind == "O" and not all(isinstance(entry, _WRONG) for entry in array.flat):
+        known = (
+            _double(entry) if isinstance(entry, _NUMBERS) else math.nan for entry in array.flat
+        )
+        numbers = np.fromiter(known, dtype=np.float64, count=array.size).reshape(array.shape)
+    else:
+        numbers = real_numbers(array, name)
+    hidden = np.ma.getmask(values)
+    return numbers if hidden is np.ma.nomask else np.where(hidden, math.nan, numbers)
+
+
+def _entries(values: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
+    """Return entries as NumPy has them, or one by one where they are not all numbers."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # a warning tells of an entry, too
+        array = np.asarray(values)
+    if array.dtype.kind in "iuf":
+        return array
+    found = np.empty(len(values), dtype=object)
+    for i, entry in enumerate(values):
+        found[i] = entry.item() if isinstance(entry, np.generic) else entry
+    return found
 
 
 def numbers_in_a_row(**argument: ArrayLike) -> Vector:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from taut._base import validate
-from taut._base.arrays import Vector, real_numbers
+from taut._base.arrays import Vector, numbers_or_missing, real_numbers
 from taut.accounting import Adjacency, PrivacyFilter, PrivacyLoss, zero
 from taut.adaptive._secret import Secret, reveal
 from taut.adaptive._sparse_vector.design import SparseVectorDesign
@@ -47,9 +47,9 @@ class SparseVector:
         generator: source of randomness, by default the secure one.
 
     Queries are numbers, or a `Secret` that holds one. They are cut at 2^52 grid steps and rounded
-    to the grid of the design. A query that is NaN counts as the lowest: an error would tell about
-    the data. Threads may share the object; a copy or a forked process may not, because answers
-    of both would cost twice.
+    to the grid of the design. A query that is NaN, or missing, counts as the lowest: an
+    error would tell about the data. Threads may share the object; a copy or a forked process may
+    not, because answers of both would cost twice.
 
     **Guarantee**: all answers together have the loss of ``design``, whoever asks and whatever is
     asked next, for noise that is drawn exactly (docs/theory/rounding.md). Losses of releases that
@@ -277,7 +277,8 @@ class SparseVector:
             levels = np.array(self._threshold)
         else:
             levels = self._checked_threshold(thresholds)
-        queries = real_numbers([reveal(values)] if isinstance(values, Secret) else values, "value")
+        given = [reveal(values)] if isinstance(values, Secret) else values
+        queries = numbers_or_missing(given, "value")
         if queries.ndim != 1:
             raise ValueError(f"values must be numbers in a row, got shape {queries.shape}")
         if levels.shape not in ((), queries.shape):

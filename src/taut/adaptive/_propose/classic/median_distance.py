@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut._base.arrays import Vector, real_numbers
+from taut._base.arrays import Vector, numbers_or_missing
 
 __all__ = [
     "around_median",
@@ -37,12 +37,12 @@ def checked_range(low: float, high: float) -> tuple[float, float]:
 def clipped(data: ArrayLike, low: float, high: float) -> Vector:
     """Return one number per record within the bounds; what is no number counts as ``low``.
 
-    Refusing NaN would tell that there was one.
+    Refusing NaN, or a missing entry, would tell that there was one.
 
     Raises:
         ValueError: if there are no records, or several numbers for each: their number is public.
     """
-    values = real_numbers(data, "data")
+    values = numbers_or_missing(data, "data")
     if values.ndim != 1 or values.size == 0:
         raise ValueError(
             f"data must be a vector with one number per record, at least one, got shape "

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from taut._base import validate
-from taut._base.arrays import real_numbers
+from taut._base.arrays import numbers_or_missing
 from taut.accounting import Adjacency, PrivacyFilter, PrivacyLoss, pure, zero
 from taut.adaptive._secret import Secret, reveal
 from taut.adaptive._sparse_vector.ex_post.design import ExPostDesign
@@ -236,7 +236,8 @@ class ExPostSparseVector:
 
     def _in_steps(self, values: ArrayLike | Secret[float]) -> Integers:
         """Return queries in grid steps, cut to their range."""
-        queries = real_numbers([reveal(values)] if isinstance(values, Secret) else values, "value")
+        given = [reveal(values)] if isinstance(values, Secret) else values
+        queries = numbers_or_missing(given, "value")
         if queries.ndim != 1:
             raise ValueError(f"values must be numbers in a row, got shape {queries.shape}")
         design = self.design

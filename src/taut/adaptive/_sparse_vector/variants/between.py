@@ -13,7 +13,7 @@ from typing import NoReturn
 import numpy as np
 
 from taut._base import validate
-from taut._base.arrays import real_numbers
+from taut._base.arrays import numbers_or_missing
 from taut._base.floats import UP
 from taut.accounting import Adjacency, PrivacyLoss, approximate, zero
 from taut.adaptive._secret import Secret, reveal
@@ -211,7 +211,7 @@ class BetweenThresholds:
 
 
 def _number(value: float | Secret[float]) -> float:
-    query = real_numbers(reveal(value) if isinstance(value, Secret) else value, "value")
-    if query.ndim:
-        raise ValueError(f"value must be one number, got shape {query.shape}")
-    return float(query)
+    query = numbers_or_missing([reveal(value) if isinstance(value, Secret) else value], "value")
+    if query.ndim != 1:
+        raise ValueError(f"value must be one number, got shape {query.shape[1:]}")
+    return float(query[0])

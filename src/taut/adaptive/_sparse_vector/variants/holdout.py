@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from taut._base import validate
-from taut._base.arrays import real_numbers
+from taut._base.arrays import numbers_or_missing
 from taut.accounting import Adjacency, PrivacyFilter, PrivacyLoss
 from taut.adaptive._sparse_vector.design import SparseVectorDesign
 from taut.adaptive._sparse_vector.mechanism import SparseVector
@@ -115,7 +115,8 @@ class ReusableHoldout:
 
         Args:
             guess: number in [0, 1], made without the holdout set.
-            statistics: one number in [0, 1] for every record; others are cut, NaN counts as 0.
+            statistics: one number in [0, 1] for every record; others are cut, NaN and missing
+                ones count as 0.
 
         Raises:
             ValueError: for a guess outside of [0, 1], or another number of records.
@@ -160,8 +161,11 @@ class ReusableHoldout:
         return max(far, answered) + 2 * self._answers.grid
 
     def _mean(self, statistics: ArrayLike) -> float:
-        rows = np.asarray(statistics)
-        numbers = real_numbers(rows.astype(float) if rows.dtype == bool else rows, "statistics")
+        rows: ArrayLike = statistics
+        if not isinstance(statistics, list | tuple):
+            array = np.asanyarray(statistics)  # masks stay
+            rows = array.astype(float) if array.dtype.kind == "b" else array
+        numbers = numbers_or_missing(rows, "statistics")
         if numbers.shape != (self._size,):
             raise ValueError(
                 f"statistics must have one number for each of {self._size} records, got shape "
