@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import taut
-from taut.accounting import PrivacyLoss, Trials, best_of
+from taut.accounting import BudgetFile, PrivacyLoss, Trials, best_of
 from taut.adaptive import Range, Trial, tune
 from taut.audit import verify_statement
-from taut.errors import RunInUse, UnsoundConfiguration
+from taut.errors import BudgetExceeded, RunInUse, UnsoundConfiguration
 from taut.noise import SeededForExperiments, default_generator
 
 COST = taut.gaussian(sigma=2.0)
@@ -324,3 +324,37 @@ def test_killed_search_goes_on_with_the_same_draws(tmp_path):
     found = search(directory=place)
     assert found.setting["rate"] == min((s["rate"] for s in drawn), key=lambda r: abs(r - 0.3))
     assert isinstance(found.loss, PrivacyLoss)
+
+
+def test_ledger_is_charged_before_the_first_trial_and_once(tmp_path):
+    budget = BudgetFile.create(tmp_path / "budget.json", epsilon=8.0, delta=1e-6)
+    expected = taut.PrivacyFilter.from_dict(json.loads(budget.path.read_text()))
+    expected.spend(best_of(COST, Trials.geometric(20)))
+
+    def interrupted(_):
+        assert budget.remaining == expected.remaining
+        raise KeyboardInterrupt
+
+    options = {"directory": tmp_path / "s", "ledger": budget}
+    with pytest.raises(KeyboardInterrupt):
+        search(interrupted, **options)
+    assert search(**options).setting == search(**options).setting
+    assert budget.remaining == expected.remaining
+
+
+def test_search_beyond_the_budget_is_not_begun(tmp_path):
+    budget = taut.PrivacyFilter(0.1, 1e-6, kind="renyi")
+    with pytest.raises(BudgetExceeded):
+        search(lambda _: pytest.fail("tried"), directory=tmp_path / "s", ledger=budget)
+    assert not (tmp_path / "s" / "search.json").exists()
+    assert budget.remaining.fraction == 1
+    with pytest.raises(TypeError, match="ledger"):
+        search(ledger=0.1)
+
+
+def test_free_search_charges_nobody():
+    budget = taut.PrivacyFilter(0.1, 1e-6, kind="renyi", adjacency="replace")
+    free = taut.accounting.zero()
+    found = search(lambda _: Trial(1.0, free), loss=free, ledger=budget)
+    assert found.is_free
+    assert budget.remaining.fraction == 1

@@ -109,14 +109,18 @@ class PrivateState:
             self._forget_trials()
         return self._known.get("winner")
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the settings of all trials are drawn."""
+        return "settings" in self._known
+
     def begin(self, settings: list[dict[str, Any]]) -> None:
-        """Keep the settings of all trials, unless there are some already."""
-        if "settings" not in self._known:
-            if self.directory is not None:
-                # What a search that was killed would read: tuples are lists from the start.
-                settings = json.loads(json.dumps(settings))
-            self._known = {"search": self._search, "settings": settings, "ended": 0, "best": None}
-            self._write()
+        """Keep the settings of all trials."""
+        if self.directory is not None:
+            # What a search that was killed would read: tuples are lists from the start.
+            settings = json.loads(json.dumps(settings))
+        self._known = {"search": self._search, "settings": settings, "ended": 0, "best": None}
+        self._write()
 
     @property
     def left(self) -> list[tuple[int, dict[str, Any]]]:

@@ -12,7 +12,7 @@ from typing import Any, SupportsFloat
 
 from taut._base import validate
 from taut._base.rounding import round_down, round_up
-from taut.accounting import Bounds, PrivacyLoss, Trials, best_of, zero
+from taut.accounting import Bounds, Ledger, PrivacyLoss, Trials, best_of, charge, zero
 from taut.adaptive._selection.private_state import PrivateState
 from taut.adaptive._selection.space import Setting, Space
 from taut.errors import UnsoundConfiguration
@@ -114,6 +114,7 @@ def tune(
     score_is_public: bool,
     score_loss: PrivacyLoss | None = None,
     directory: str | os.PathLike[str] | None = None,
+    ledger: Ledger | None = None,
     generator: RandomSource | None = None,
 ) -> Tuned:
     """Try settings at random, a secret number of times, and return the best with its total loss.
@@ -132,6 +133,8 @@ def tune(
         score_loss: loss of one score, added to that of every trial.
         directory: private directory that lets a search go on after a kill; the number of trials is
             not drawn again, and a trial that was interrupted begins again in its own directory.
+        ledger: who keeps the budget, such as a `taut.accounting.BudgetFile`; it is charged with the
+            loss of the search before the first trial, and not again when the search goes on.
         generator: source of bits; the secure one by default.
 
     **Guarantee**: that of `taut.accounting.best_of` for setting, score and output of the winner.
@@ -142,6 +145,7 @@ def tune(
     computed on.
 
     Raises:
+        BudgetExceeded: if the ledger refuses; nothing is drawn or tried then.
         UnsoundConfiguration: if a trial costs more than was planned, if scores look at private
             data without a loss, or if the directory holds another search.
         RunInUse: if another process searches in the directory.
@@ -170,7 +174,9 @@ def tune(
     with state.opened():
         best = state.winner
         if best is None:
-            state.begin(_drawn(room, trials, bits))
+            if not state.has_begun:
+                charge(ledger if total.terms else None, total)  # public data cost nothing
+                state.begin(_drawn(room, trials, bits))
             for number, values in state.left:
                 state.ended(number, _tried(run, values, state.place(number), costs))
             best = state.finish()
