@@ -215,6 +215,17 @@ def test_long_lazy_tables_come_in_parts():
     assert squares.tolist() == [[rows // 3 * sum(v * v for v in whole)]]
 
 
+@pytest.mark.parametrize("kind", ["hugeint", "uhugeint"])
+def test_widest_integers_of_duckdb_keep_their_sign(kind):
+    largest = 2**127 - 1 if kind == "hugeint" else 2**128 - 1
+    relation = duckdb.connect().sql(
+        f"select 3::{kind} as x union all select {largest}::{kind} union all select null"
+    )
+    found = exact_answers(Table.open(relation), [Sums((X,)), Counts()])
+    expected = exact_answers(Table.open({"x": [3, largest, None]}), [Sums((X,)), Counts()])
+    assert as_lists(found) == as_lists(expected)
+
+
 def test_entries_of_a_csv_file_that_are_no_numbers_are_missing(tmp_path):
     (tmp_path / "t.csv").write_bytes(
         b'x,city\n1,"a"\n 2 ,b\nsecret,c\n,\n3,d,too,long\n4\n1e999,\xff\xfe\n1_0,e\n'

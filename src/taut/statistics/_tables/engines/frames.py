@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -65,13 +66,10 @@ def _source(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], types: dict[str, Colum
     if engine.is_pyarrow():
         return EngineSource("PyArrow", types, partial(batches_of_table, native))
     if engine.is_duckdb():
-        # Narwhals chooses the columns: it quotes names.
         return EngineSource(
             "DuckDB",
             types,
-            lambda names: batches_of_duckdb(
-                (frame.select(*names) if names else frame).to_native(), names
-            ),
+            lambda names: batches_of_duckdb(_chosen(frame, names).to_native(), names),
             is_beyond_memory=True,
         )
     if engine.is_dask():
@@ -79,6 +77,20 @@ def _source(frame: nw.DataFrame[Any] | nw.LazyFrame[Any], types: dict[str, Colum
     if engine.is_pyspark() or engine.is_pyspark_connect():
         return SparkSource(native, types)
     raise TypeError(f"data must be a table of {_ENGINES}, got one of {engine}")
+
+
+def _chosen(
+    frame: nw.DataFrame[Any] | nw.LazyFrame[Any], names: Sequence[str]
+) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
+    """Return some columns of a relation of DuckDB; Narwhals quotes their names."""
+    import narwhals as nw
+
+    if not names:
+        return frame
+    wide = {name for name, dtype in frame.collect_schema().items() if dtype == nw.UInt128}
+    # In Arrow they have a sign, so that large ones would turn negative.
+    columns = (nw.col(n).cast(nw.Float64) if n in wide else nw.col(n) for n in names)
+    return frame.select(*columns)
 
 
 def _types(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> dict[str, ColumnType]:
