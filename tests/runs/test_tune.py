@@ -15,7 +15,15 @@ import torch
 from taut.accounting import best_of
 from taut.audit import verify_statement
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
-from taut.runs import TuneConfig, prepare, prepare_tuning, resume, tune_run, tuning_options
+from taut.runs import (
+    RunConfig,
+    TuneConfig,
+    prepare,
+    prepare_tuning,
+    resume,
+    tune_run,
+    tuning_options,
+)
 from taut.runs._tune import _score
 from taut.training import Evaluation
 
@@ -198,6 +206,8 @@ def test_one_private_example_changes_a_count_by_one(monkeypatch, right, labels):
         ({"learning_rate": [0.1]}, {}, "keys are those of"),
         ({"data.path": ["other.npz"]}, {}, "keys are those of"),
         ({"training.learning_rate": []}, {}, "must not be empty"),
+        ({"training.learning_rate": 0.1}, {}, "must be a list or a Range"),
+        ({"training.learning_rate": "slow"}, {}, "must be a list or a Range"),
         ({"training.learning_rat": [0.1]}, {}, "did you mean 'learning_rate'"),
         ({"training.learning_rate": [-1.0]}, {}, "learning_rate must be"),
         ({"training.learning_rate.x": [1.0]}, {}, "is no table"),
@@ -226,6 +236,15 @@ def test_refusals(tuned, space, changes, message):
 def test_file_without_a_search_is_refused(configured):
     with pytest.raises(ValueError, match=r"\[tune\] is missing"):
         TuneConfig.from_toml(configured())
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes are those of POSIX")
+@pytest.mark.parametrize("kind", [TuneConfig, RunConfig])
+def test_pipes_are_refused_rather_than_waited_for(tmp_path, kind):
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(ValueError, match="not a file; write what to"):
+            kind.from_toml(place)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="processes are killed")

@@ -8,7 +8,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["lock", "move_durably", "new_file", "sync_directory", "write_atomically"]
+__all__ = [
+    "lock",
+    "move_durably",
+    "new_file",
+    "sync_directory",
+    "text_of_file",
+    "write_atomically",
+]
+
+
+def text_of_file(path: Path, content: str) -> str:
+    """Return the text of a file in UTF-8; anything else but a file is refused, not waited for.
+
+    Args:
+        path: the file.
+        content: what it should hold, for the remedy.
+
+    Raises:
+        ValueError: for a pipe, a directory or the like, and for other encodings.
+        OSError: if it cannot be read.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError(f"not a file; write {content} into one, in TOML")
+    return path.read_text(encoding="utf-8")
 
 
 def write_atomically(path: Path, text: str) -> None:

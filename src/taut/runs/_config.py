@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from taut._base.files import text_of_file
 from taut.runs._sections import (
     DataSection,
     ModelSection,
@@ -79,7 +80,7 @@ class RunConfig:
         """
         file = Path(path)
         try:
-            return cls._of(tomllib.loads(file.read_text(encoding="utf-8")), file.parent)
+            return cls._of(tomllib.loads(text_of_file(file, "what to run")), file.parent)
         except UnicodeDecodeError as error:
             raise ValueError(f"{file}: not a text in UTF-8: {error}") from None
         except tomllib.TOMLDecodeError as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 import taut
 from taut._base import validate
-from taut._base.files import new_file
+from taut._base.files import new_file, text_of_file
 from taut._base.json_numbers import json_numbers
 from taut._base.spelling import did_you_mean
 from taut.accounting import Adjacency, Ledger
@@ -140,10 +140,8 @@ class ReleaseConfig:
             OSError: if the file cannot be read.
         """
         file = Path(path)
-        if file.exists() and not file.is_file():  # a pipe would be waited for
-            raise ValueError(f"{file}: not a file; write what to release into one, in TOML")
         try:
-            return cls._of(tomllib.loads(file.read_text(encoding="utf-8")))
+            return cls._of(tomllib.loads(text_of_file(file, "what to release")))
         except UnicodeDecodeError as error:
             raise ValueError(f"{file}: not a text in UTF-8: {error}") from None
         except tomllib.TOMLDecodeError as error:

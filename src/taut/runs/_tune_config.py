@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from taut._base import validate
+from taut._base.files import text_of_file
 from taut.accounting import PrivacyLoss, Trials, best_of, discrete_gaussian
 from taut.adaptive import Range, Space
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
@@ -151,7 +152,7 @@ class TuneConfig:
         """
         file = Path(path)
         try:
-            text = file.read_text(encoding="utf-8")
+            text = text_of_file(file, "what to try")
             tables = tomllib.loads(text)
             if "tune" not in tables:
                 raise ValueError("the section [tune] is missing; taut train needs none")

@@ -114,7 +114,9 @@ class Space:
             if isinstance(values, Range):
                 continue
             if isinstance(values, str | bytes) or not isinstance(values, Sequence):
-                raise TypeError(f"values of {name!r} must be a list or a Range, got {values!r}")
+                raise validate.WrongType(
+                    f"values of {name!r} must be a list or a Range, got {values!r}"
+                )
             if not values:
                 raise ValueError(f"values of {name!r} must not be empty: there is nothing to try")
             for value in values:
