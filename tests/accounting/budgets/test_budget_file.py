@@ -118,6 +118,14 @@ def test_a_second_name_that_spending_would_part_is_refused(budget, tmp_path):
     budget.spend(LOSS)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes are those of POSIX")
+def test_pipes_and_directories_hold_no_budget(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(ValueError, match="holds no budget: it is no file"):
+            BudgetFile(place)
+
+
 def test_threads_with_files_of_their_own_spend_each_once(tmp_path):
     path = tmp_path / "budget.json"
     BudgetFile.create(path, epsilon=1.0, delta=1e-6)

@@ -147,6 +147,8 @@ class BudgetFile:
 
     def _read(self) -> PrivacyFilter:
         try:
+            if self._path.exists() and not self._path.is_file():
+                raise ValueError("it is no file")  # a pipe would be waited for
             with self._path.open(encoding="utf-8") as file:
                 names, text = os.fstat(file.fileno()).st_nlink, file.read()
             if names > 1:  # of which one alone would have what is spent next
