@@ -333,6 +333,19 @@ def test_no_entry_decides_how_a_series_is_read(entries, library):
     assert found.tolist() == expected.tolist()
 
 
+def test_no_record_decides_how_a_part_of_dask_is_read():
+    parts = [
+        pd.DataFrame({"x": [1.0, 2.0], "kind": ["a", "b"]}),
+        pd.DataFrame({"x": [None, "text"], "kind": [None, None]}),
+        pd.DataFrame({"x": pd.array(["3", "text"], dtype="string"), "kind": [1.0, 2.0]}),
+        pd.DataFrame({"x": pd.to_datetime(["2020-01-01", "2021-01-01"]), "kind": ["a", 3]}),
+    ]
+    meta = pd.DataFrame({"x": pd.Series(dtype=float), "kind": pd.Series(dtype="string")})
+    table = Table.open(dd.from_map(lambda part: part, parts, meta=meta))
+    queries = [Present((X,)), Counts((Categories("kind", ["a", "b"], other=True),))]
+    assert as_lists(exact_answers(table, queries)) == [[2], [2, 1, 5]]
+
+
 def test_columns_need_names():
     with pytest.raises(ValueError, match="must be a text, got 0"):
         Table.open(pd.DataFrame([[1.0]]))

@@ -32,14 +32,15 @@ def batch_of_pandas(
 
 
 def _column(series: pd.Series[Any], kind: Kind) -> Column:
+    from pandas.api.types import is_numeric_dtype
+
     if hasattr(series, "cat"):  # categories, of which each is looked at once
         values = series.cat.categories.to_numpy(dtype=object)
         return CodedColumn(series.cat.codes.to_numpy(dtype=np.intp), values)
-    if kind in (Kind.NUMBER, Kind.BOOLEAN):
-        if series.dtype.kind in "iuf" and isinstance(series.dtype, np.dtype):
-            return ArrayColumn(series.to_numpy())
-        return ArrayColumn(series.to_numpy(dtype=np.float64, na_value=np.nan))
-    if series.dtype == object:
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iufO":
         return ArrayColumn(series.to_numpy())
+    # A part of Dask may be of another type than the table, by what its records are.
+    if kind in (Kind.NUMBER, Kind.BOOLEAN) and is_numeric_dtype(series.dtype):
+        return ArrayColumn(series.to_numpy(dtype=np.float64, na_value=np.nan))
     codes, values = series.factorize()
     return CodedColumn(codes, np.asarray(values, dtype=object))
