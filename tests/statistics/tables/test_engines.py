@@ -333,6 +333,27 @@ def test_no_entry_decides_how_a_series_is_read(entries, library):
     assert found.tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda _: pl.DataFrame({"x": [None, None]}),
+        lambda _: pl.LazyFrame({"x": [None, None]}),
+        lambda _: pa.table({"x": pa.nulls(2)}),
+        lambda _: pa.table({"x": pa.nulls(2)}).to_pandas(types_mapper=pd.ArrowDtype),
+        lambda _: duckdb.connect().sql("select null as x union all select null"),
+        lambda folder: (
+            pq.write_table(pa.table({"x": pa.nulls(2)}), folder / "t.parquet")
+            or folder / "t.parquet"
+        ),
+    ],
+)
+def test_a_column_of_which_all_is_missing_is_read_as_any_other(make, tmp_path):
+    table = Table.open(make(tmp_path))
+    queries = [Counts(), Present((X,)), Counts((Categories("x", ["a"], other=True),))]
+    assert as_lists(exact_answers(table, queries)) == [2, [0], [0, 2]]
+    assert np.isnan(doubles(table, "x")).all()
+
+
 def test_no_record_decides_how_a_part_of_dask_is_read():
     parts = [
         pd.DataFrame({"x": [1.0, 2.0], "kind": ["a", "b"]}),

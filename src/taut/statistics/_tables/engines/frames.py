@@ -94,14 +94,29 @@ def _chosen(
 
 
 def _types(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> dict[str, ColumnType]:
-    engine = frame.implementation
-    # Whether pandas holds a column as objects is asked there: Narwhals would look at the entries.
-    native = frame.to_native().dtypes if engine.is_pandas() or engine.is_dask() else {}
-    entries = Kind.TEXT if engine.is_polars() or engine.is_duckdb() else Kind.ENTRIES
+    native = _native_types(frame)
+    is_typed = frame.implementation.is_polars() or frame.implementation.is_duckdb()
+    entries = Kind.TEXT if is_typed else Kind.ENTRIES
     return {
-        checked_name(name): _column_type(dtype, str(native.get(name, "")), entries)
+        checked_name(name): _column_type(dtype, native.get(name, ""), entries)
         for name, dtype in frame.collect_schema().items()
     }
+
+
+def _native_types(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> dict[str, str]:
+    """Return what an engine calls its types, where Narwhals would look at entries, or know less."""
+    engine, native = frame.implementation, frame.to_native()
+    if engine.is_pandas() or engine.is_dask():
+        pairs = native.dtypes.items()
+    elif engine.is_polars():
+        pairs = native.collect_schema().items()
+    elif engine.is_pyarrow():
+        pairs = ((field.name, field.type) for field in native.schema)
+    elif engine.is_duckdb():
+        pairs = zip(native.columns, native.types, strict=True)
+    else:
+        pairs = ()
+    return {name: str(dtype) for name, dtype in pairs}
 
 
 def _column_type(dtype: nw.dtypes.DType, native: str, entries: Kind) -> ColumnType:
@@ -116,6 +131,8 @@ def _kind(dtype: nw.dtypes.DType, native: str, entries: Kind) -> Kind:
 
     if native == "object" or dtype == nw.String:
         return Kind.TEXT  # objects that are no texts have no label
+    if native.strip('"').lower().startswith("null"):
+        return Kind.ENTRIES  # all are missing, which another record would change
     if dtype == nw.Categorical or dtype == nw.Enum:
         return entries
     if dtype == nw.Boolean:
