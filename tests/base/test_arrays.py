@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,6 +93,9 @@ def test_rows_are_reduced_as_numpy_does_to_the_last_bit(columns):
         ([True, None], [1, np.nan]),
         ([True, False], [1, 0]),
         ([np.ma.masked, 2.0], [np.nan, 2]),
+        ([np.ma.array(1.0, mask=True), np.ma.array(2.0)], [np.nan, 2]),
+        ([np.float32(0.5), np.int64(2), np.array(3.0), torch.tensor(4.0)], [0.5, 2, 3, 4]),
+        ([pd.NA, pd.NaT, np.longdouble(2)], [np.nan, np.nan, 2]),
         (np.ma.masked_array([1.0, 2.0], mask=[True, False]), [np.nan, 2]),
         (np.ma.masked_array([1, 2], mask=[True, False]), [np.nan, 2]),
         (np.array([1, None, 10**400], dtype=object), [1, np.nan, np.inf]),

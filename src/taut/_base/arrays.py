@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -31,6 +30,7 @@ Matrix = NDArray[np.float64]
 
 _ONE_BY_ONE = 7  # columns up to which NumPy adds one after the other
 _NUMBERS = (Real, Decimal)
+_PLAIN = (float, int)
 _WRONG = (str, bytes, complex)  # if all entries are: nothing that is missing in a record
 _DEFECT = {"d": 1e-6, "f": 1e-4}  # how far a basis may be from orthonormal, by its precision
 
@@ -92,16 +92,23 @@ def numbers_or_missing(values: ArrayLike, name: str) -> NDArray[np.float64]:
 
 
 def _entries(values: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
-    """Return entries as NumPy has them, or one by one where they are not all numbers."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # a warning tells of an entry, too
-        array = np.asarray(values)
-    if array.dtype.kind in "iuf":
-        return array
+    """Return entries one by one, but where all are plain numbers: no entry decides about others."""
+    if all(type(entry) in _PLAIN for entry in values):
+        return np.array(values)
     found = np.empty(len(values), dtype=object)
     for i, entry in enumerate(values):
-        found[i] = entry.item() if isinstance(entry, np.generic) else entry
+        found[i] = _alone(entry)
     return found
+
+
+def _alone(entry: Any) -> Any:
+    """Return a number of Python for one of NumPy, or of a library like it; None if it is masked."""
+    if np.ma.is_masked(entry):
+        return None
+    try:
+        return entry.item() if hasattr(entry, "item") else entry
+    except Exception:  # entries of users may raise, which would tell of them
+        return None
 
 
 def numbers_in_a_row(**argument: ArrayLike) -> Vector:
