@@ -3,14 +3,16 @@
     python benchmarks/audit_one_run.py --markdown docs/results.md
 
 Features get a hundred further inputs that are zero in every example, so that canaries have weights
-of their own. White box: a canary is a gradient in one such weight, in the batches that Poisson
-sampling gives it, and is scored by its likelihood ratio over all noisy gradients. Black box: a
+of their own. White box: a canary is a gradient in one such weight, up or down by a coin, in the
+batches that Poisson sampling gives it, and is scored by its log likelihood ratios over all noisy
+gradients, for either sign: log odds, for the coin that decides about it is fair. Black box: a
 canary is an input with one such feature and a label, and is scored by the final model's loss.
 """
 
 import argparse
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its threads
@@ -33,7 +35,8 @@ LOUD = 100.0  # of an input canary: its gradient is clipped until it is known by
 EPSILON = 4.0
 REMARK = """One run each at certified epsilon 4, delta 1e-5, add/remove one record, with 1,000
 canaries that fair coins put in; statements hold with confidence 0.95. "lower bound" is on epsilon
-at delta 1e-5: for gradients with guesses weighted by their log odds, "by counting" without
+at delta 1e-5: for gradients, which have signs, with guesses weighted by their log odds
+([derivation](theory/one-run.md)), "by counting" with the signs known and without weights
 ([Steinke, Nasr and Jagielski 2023](bibliography.md#steinke-nasr-jagielski-2023)),
 "not GDP below" on mu ([Mahloujifar, Melis and Chaudhuri 2024](bibliography.md#mahloujifar-2024));
 the epsilon of that mu is an estimate. CPU time is that of the whole run; the breaker's share
@@ -46,7 +49,7 @@ class GradientCanaries(Callback):
     def __init__(self, canaries: RunCanaries, plan: Plan, deviation: float) -> None:
         self.places = np.arange(CANARIES)
         self.canaries, self.plan, self.deviation = canaries, plan, deviation
-        self.scores = np.zeros(CANARIES)
+        self.ratios = np.zeros((2, CANARIES))  # for the signs +1 and -1
         self.draw = np.random.default_rng(1)
 
     def on_batch_end(self, trainer: PrivateTrainer) -> None:
@@ -55,14 +58,16 @@ class GradientCanaries(Callback):
         weight = trainer.model.get_parameter("head.weight")
         gradients = torch.zeros(len(places), *weight.shape)
         rows, columns = places % CLASSES, weight.shape[1] - UNUSED + places // CLASSES
-        gradients[np.arange(len(places)), rows, columns] = 1.0
+        signs = torch.from_numpy(self.canaries.signs[places].astype(np.float32))
+        gradients[np.arange(len(places)), rows, columns] = signs
         trainer.insert({"head.weight": gradients})
 
     def on_step_end(self, trainer: PrivateTrainer, event: object) -> None:
         gradient = trainer.model.get_parameter("head.weight").grad
         sums = gradient[:, -UNUSED:].T.flatten().double().numpy() * self.plan.batch_size
         shift, rate = 1 / self.plan.noise_multiplier, self.plan.rate
-        self.scores += np.log1p(rate * np.expm1(shift * sums / self.deviation - shift**2 / 2))
+        moved = shift * np.stack([sums, -sums]) / self.deviation - shift**2 / 2
+        self.ratios += np.log1p(rate * np.expm1(moved))
 
 
 class Timed(Callback):
@@ -128,14 +133,14 @@ def plan_of(recipe: Recipe, examples: int) -> Plan:
 def white_box(
     recipe: Recipe, inputs: torch.Tensor, labels: torch.Tensor
 ) -> tuple[OneRunResult, float, float]:
-    plan, canaries = plan_of(recipe, len(inputs)), RunCanaries.tossed(CANARIES)
+    plan, canaries = plan_of(recipe, len(inputs)), RunCanaries.tossed(CANARIES, signed=True)
     watch = GradientCanaries(canaries, plan, plan.noise_multiplier * recipe.clip)
     breaker = Timed(CircuitBreaker())
     begin = time.process_time()
     trained(recipe, TensorDataset(inputs, labels), [watch, breaker], plan, inputs.shape[1])
     share = breaker.seconds / (time.process_time() - begin)
-    counted = audit_one_run(canaries.scored(watch.scores), delta=1e-5)
-    scores = canaries.scored(watch.scores, log_odds=True)
+    scores = canaries.scored(watch.ratios[0], log_odds=True, opposite=watch.ratios[1])
+    counted = audit_one_run(replace(scores, log_odds=False), delta=1e-5)
     return audit_one_run(scores, delta=1e-5, claimed=plan.loss), share, counted.epsilon_lower
 
 

@@ -14,7 +14,8 @@ from taut.accounting import PrivacyLoss, gaussian
 from taut.audit._attacks.claim import Claim
 from taut.audit._one_run.bounds import curve_p_value, epsilon_lower_bound
 from taut.audit._one_run.canaries import OneRunScores
-from taut.audit._one_run.weighted import weighs_guesses, weighted_lower_bound
+from taut.audit._one_run.signed import signed_p_value
+from taut.audit._one_run.weighted import grid_lower_bound, weighs_guesses, weighted_p_value
 
 __all__ = ["OneRunResult", "audit_one_run"]
 
@@ -113,6 +114,8 @@ def audit_one_run(
     record or removes it, or decides which of two it is. If scores are log odds, and delta takes at
     most a third of what may fail for all canaries together, `epsilon_lower` weighs all guesses by
     them, and the number of guesses is for the other statements only (docs/theory/one-run.md).
+    Signs of canaries are guessed for that; the other statements are those of somebody who knows
+    them.
 
     Raises:
         TypeError: for anything but scores of one run.
@@ -139,7 +142,7 @@ def audit_one_run(
     half = tried // 2
     correct = int(scores.included[order[-half:]].sum() + (~scores.included[order[:half]]).sum())
     if scores.log_odds and weighs_guesses(count, small, 1 - level):
-        lower = weighted_lower_bound(scores.values, scores.included, small, 1 - level)
+        lower = grid_lower_bound(lambda epsilon: _p_value(scores, epsilon, small), 1 - level)
     else:
         lower = epsilon_lower_bound(count, tried, correct, small, 1 - level)
     mu, p_value, epsilon = 0.0, None, None
@@ -159,6 +162,13 @@ def audit_one_run(
         claimed_epsilon=epsilon,
         p_value=p_value,
     )
+
+
+def _p_value(scores: OneRunScores, epsilon: float, delta: float) -> float:
+    """Return how likely guesses that weigh so much are, of what is (epsilon, delta)-DP."""
+    if scores.signs is None or scores.by_sign is None:
+        return weighted_p_value(scores.values, scores.included, epsilon, delta)
+    return signed_p_value(scores.by_sign, scores.included, scores.signs, epsilon, delta)
 
 
 def _number(guesses: int | None, canaries: int) -> int:

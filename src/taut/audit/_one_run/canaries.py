@@ -26,11 +26,16 @@ class OneRunScores:
         values: score of every canary, of shape (canaries,); larger speaks for inclusion.
         included: whether the coin put it into the data, of the same shape.
         log_odds: whether values estimate the log odds of inclusion, and not only their order.
+        signs: sign that each canary of :meth:`RunCanaries.tossed` has or would have, None if they
+            have none; `values` are those for this sign.
+        by_sign: log odds of inclusion with the signs +1 and -1, of shape (canaries, 2), or None.
     """
 
     values: NDArray[np.float64]
     included: NDArray[np.bool_]
     log_odds: bool = False
+    signs: NDArray[np.int64] | None = None
+    by_sign: NDArray[np.float64] | None = None
 
     def __array__(self, *_: object, **__: object) -> NDArray[np.float64]:
         raise validate.WrongType(
@@ -45,6 +50,8 @@ class RunCanaries:
     Attributes:
         included: whether a canary is in the data, of shape (canaries,); nothing that trains or
             scores may look at it in another way than by training on those that are.
+        signs: +1 or -1 for every canary, by a coin of its own, None if they have no sign; one that
+            is included is a gradient in this direction, and nothing may look at it otherwise.
 
     **Guarantee**: coins are fair and independent of each other, and tossed before training: made
     by :meth:`tossed`, canaries are exchangeable, whatever they are.
@@ -60,14 +67,19 @@ class RunCanaries:
     """
 
     included: NDArray[np.bool_]
+    signs: NDArray[np.int64] | None = None
 
     @classmethod
-    def tossed(cls, count: int, generator: RandomSource | None = None) -> RunCanaries:
+    def tossed(
+        cls, count: int, generator: RandomSource | None = None, *, signed: bool = False
+    ) -> RunCanaries:
         """Return canaries whose coins were tossed just now.
 
         Args:
             count: number of canaries.
             generator: source of coins, by default the secure generator.
+            signed: whether a second coin gives each canary a sign. An attacker then has to tell
+                three cases apart, of which two differ by twice a record, and proves more.
 
         Raises:
             ValueError: for too few of them.
@@ -79,12 +91,19 @@ class RunCanaries:
         words = np.asarray(source.integers_u64(number), dtype=np.uint64)
         included = (words >> np.uint64(63)).astype(np.bool_)
         included.setflags(write=False)
-        return cls(included)
+        validate.instance(bool, signed=signed)
+        if not signed:
+            return cls(included)
+        signs = 1 - 2 * ((words >> np.uint64(62)) & np.uint64(1)).astype(np.int64)
+        signs.setflags(write=False)
+        return cls(included, signs)
 
     def __len__(self) -> int:
         return len(self.included)
 
-    def scored(self, values: ArrayLike, *, log_odds: bool = False) -> OneRunScores:
+    def scored(
+        self, values: ArrayLike, *, log_odds: bool = False, opposite: ArrayLike | None = None
+    ) -> OneRunScores:
         """Return scores of these canaries, for :func:`audit_one_run`.
 
         Args:
@@ -93,14 +112,29 @@ class RunCanaries:
             log_odds: whether a value estimates the logarithm of the odds that its canary is in, as
                 sums of log likelihood ratios do; guesses are then weighted by it. No statement
                 depends on how good the estimate is.
+            opposite: log odds of inclusion with the sign -1, for canaries with signs; `values` are
+                then those of inclusion with +1. Neither may know the sign.
 
         Raises:
-            ValueError: for another shape, or scores that are not finite.
+            ValueError: for another shape, or scores that are not finite; for `opposite` without
+                signs or log odds, or signs without `opposite`.
         """
+        scores = self._checked("values", values)
+        if (self.signs is None) != (opposite is None) or (opposite is not None and not log_odds):
+            raise ValueError(
+                "opposite must be given, with log_odds=True, if canaries have signs, and only then"
+            )
+        if self.signs is None or opposite is None:
+            return OneRunScores(scores, self.included, bool(log_odds))
+        both = np.stack([scores, self._checked("opposite", opposite)], axis=1)
+        own = np.where(self.signs > 0, both[:, 0], both[:, 1])
+        return OneRunScores(own, self.included, True, self.signs, both)
+
+    def _checked(self, name: str, values: ArrayLike) -> NDArray[np.float64]:
         scores = np.array(values, dtype=np.float64)
         if scores.shape != self.included.shape or not np.isfinite(scores).all():
             raise ValueError(
-                f"values must be one finite number for each of {len(self)} canaries, got shape "
+                f"{name} must be one finite number for each of {len(self)} canaries, got shape "
                 f"{scores.shape}"
             )
-        return OneRunScores(scores, self.included, bool(log_odds))
+        return scores
