@@ -28,7 +28,7 @@ def signed_p_value(
         by_sign: estimated log likelihood ratios, to being out, of being in with the signs +1 and
             -1, from the run alone, shape (m, 2).
         included: whether a canary was in, by a fair coin,
-        signs: with which sign it was or would have been, by another fair coin.
+        signs: signs with which they were or would have been in, by other fair coins.
         epsilon: epsilon that is tested, at `delta`.
         delta: delta of the claim.
 
