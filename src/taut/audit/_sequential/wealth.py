@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taut.audit._attacks.claim import Claim
-from taut.audit._attacks.statistics import Runs, Statistic, fitted_statistics
+from taut.audit._attacks.statistics import Runs, Statistic, candidates
 from taut.audit._sequential.region import Bet, Region
 
 __all__ = ["AttackWealth", "Seen", "Test"]
@@ -100,8 +100,8 @@ class Seen:
         self.tests = {}
         fastest: dict[float, float] = {}
         without, including = (np.stack(side) for side in self._runs)
-        for name, statistic in fitted_statistics(without, including, self._statistics).items():
-            base, moved = statistic(without), statistic(including)
+        for name, candidate in candidates(without, including, self._statistics).items():
+            statistic, (moved, base) = candidate.statistic, candidate.fair
             cuts = _cuts(base, moved)
             for sign in (1.0, -1.0):
                 alarms, hits = (_beyond(sign * values, sign * cuts) for values in (base, moved))
