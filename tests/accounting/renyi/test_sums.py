@@ -97,6 +97,7 @@ def test_concentrated_curves():
         (lambda: renyi.tcdp(-1.0, 4.0), "rho must be"),
         (lambda: renyi.tcdp(1.0, 1.0), "omega must be greater than 1"),
         (lambda: renyi.zcdp(1.0)([2.0, 1.0]), "orders must be greater than 1"),
+        (lambda: renyi.zcdp(1.0)([10**400, -(10**400)]), "orders must be greater than 1"),
         (lambda: renyi.zcdp(1.0)([math.nan]), "orders must be greater than 1"),
     ],
 )

@@ -10,9 +10,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut._base.arrays import Vector
+from taut._base.arrays import Vector, real_numbers
 from taut._base.floats import RELATIVE_ERROR, UP
 
 __all__ = [
@@ -128,9 +129,9 @@ def tcdp(rho: float, omega: float) -> Curve:
     return curve
 
 
-def as_orders(orders: object) -> Vector:
+def as_orders(orders: ArrayLike) -> Vector:
     """Return ``orders`` as an array of numbers above one; infinity is an order."""
-    a = np.asarray(orders, dtype=float)
+    a = real_numbers(orders, "orders")
     if not (a > 1).all():
         raise ValueError(f"orders must be greater than 1, got orders={orders!r}")
     return a
