@@ -311,6 +311,14 @@ def test_records_take_part_while_their_own_costs_fit():
     np.testing.assert_allclose(people.private_remaining(), [0.0, 0.0, 0.02], atol=1e-16)
 
 
+def test_counts_beyond_memory_are_refused_by_name():
+    people = IndividualFilter(0.05, size=3)
+    with pytest.raises(ValueError, match="size must be at most 1,000,000,000 records"):
+        IndividualFilter(0.05, size=2**53 + 1)
+    with pytest.raises(ValueError, match="count must be at most 1,000,000,000 records"):
+        people.insert(2**53 + 1)
+
+
 def test_a_budget_may_be_spent_to_the_last_unit_and_no_further():
     people = IndividualFilter(epsilon=1.0, delta=1e-5, size=1)
     budget = budget_for(1.0, 1e-5)

@@ -246,6 +246,9 @@ def test_checks_find_pairs_that_are_further_apart():
     with pytest.raises(UnsoundConfiguration, match="losses must"):
         check_losses(lambda *_: math.nan, [1], [5])
     check_losses(lambda data, d: sum(data) + 4 * d, [1], [5])
+    for most in (2**64, -1):
+        with pytest.raises(ValueError, match="most must be"):
+            check_losses(lambda *_: math.inf, [1], [5], most=most)
 
 
 def noisy_median_proposal():

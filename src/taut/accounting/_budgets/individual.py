@@ -19,6 +19,7 @@ __all__ = ["IndividualFilter"]
 
 _DELETED_BALANCE = -1  # less than the least cost, zero, so that nothing is ever afforded
 _BALANCE_BLOCK = 2**15  # records at a time: their balances and costs stay in a fast cache
+_MOST_RECORDS = 10**9  # eight gigabytes of balances; counts beyond would fail without a name
 _UNAFFORDABLE = 2.0**54  # units; more than any balance (below 2^53), and still exact
 
 
@@ -69,7 +70,8 @@ class IndividualFilter:
         self._budget = validate.positive(budget=budget)
         self._unit = math.ulp(self._budget)  # a power of two, so scaling by it is exact
         self._full = int(self._budget / self._unit)
-        self._balances = np.full(validate.integer(size=size), self._full, dtype=np.int64)
+        count = _countable(size=validate.integer(size=size))
+        self._balances = np.full(count, self._full, dtype=np.int64)
         self._lock = threading.Lock()
 
     @property
@@ -126,7 +128,7 @@ class IndividualFilter:
         A person who was deleted and comes back must resume the old balance, else every return adds
         a budget: pass ``balances``, at most the budget each.
         """
-        number = validate.positive_integer(count=count)
+        number = _countable(count=validate.positive_integer(count=count))
         fresh = np.full(number, self._full, dtype=np.int64)
         if balances is not None:
             given = np.asarray(balances, dtype=float)
@@ -175,3 +177,13 @@ class IndividualFilter:
         if np.count_nonzero(seen) != chosen.size:
             raise ValueError("indices must name each record once; add up the costs of a record")
         return chosen
+
+
+def _countable(**argument: int) -> int:
+    ((name, number),) = argument.items()
+    if number > _MOST_RECORDS:
+        raise ValueError(
+            f"{name} must be at most {_MOST_RECORDS:,} records, whose balances are held in "
+            f"memory, got {name}={number!r}"
+        )
+    return number

@@ -20,7 +20,7 @@ from taut.errors import UnsoundConfiguration
 
 __all__ = ["asked", "check_distance", "check_losses", "distance_of", "loss_of", "number_of"]
 
-_MOST_DISTANCES = 10**6  # that a test looks at: four calls of a function each
+_FARTHEST = 100_000  # distances that a check looks at: a second or two
 
 
 def asked(function: Callable[..., Any], *arguments: object) -> Any:
@@ -133,10 +133,14 @@ def check_losses(
 
     Raises:
         UnsoundConfiguration: if the condition fails on this pair, or a value is no loss.
+        ValueError: for distances beyond 100,000.
     """
-    if validate.integer(most=most) > _MOST_DISTANCES:
-        raise ValueError(f"most must be at most {_MOST_DISTANCES} distances, got most={most!r}")
-    for d in range(most + 1):
+    farthest = validate.integer(most=most)
+    if farthest > _FARTHEST:
+        raise ValueError(
+            f"most must be at most {_FARTHEST:,}, each of which asks four times, got most={most!r}"
+        )
+    for d in range(farthest + 1):
         for one, other in ((data, neighbour), (neighbour, data)):
             near, far = (_plain(losses(one, d)), _plain(losses(other, d + 1)))
             if any(number_of(each) is None or number_of(each) < 0 for each in (near, far)):  # type: ignore[operator]
