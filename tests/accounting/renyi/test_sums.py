@@ -285,6 +285,15 @@ def test_sampled_gaussian_overflows_to_infinity():
     assert renyi.sampled_gaussian(0.5, 1e-200, 3).tolist() == [math.inf, math.inf]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("sigma", [5e-324, 1e-200, 1.0])
+def test_nobody_who_is_never_drawn_loses_anything(sigma):
+    assert renyi.sampled_gaussian(0.0, sigma, 28).tolist() == [0.0] * 27
+    mixed = renyi.sampled_gaussian([0.0, 0.5], [sigma, 1.0], 3)
+    assert mixed[0].tolist() == [0.0, 0.0]
+    assert mixed[1] == pytest.approx(renyi.sampled_gaussian(0.5, 1.0, 3))
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

@@ -82,6 +82,12 @@ def test_scale_beyond_floats_is_refused():
         GaussianProducts(1.0, 1.0, 1e200)
 
 
+def test_right_rows_must_be_those_that_were_clipped():
+    for right in (RIGHT, 10**30):
+        with pytest.raises(TypeError, match="right must be of class FixedRows"):
+            PRODUCTS.release(LEFT, right)
+
+
 def test_rows_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="50 rows with clip"):
         PRODUCTS.release(LEFT, FixedRows(RIGHT, 4.0))

@@ -124,6 +124,7 @@ def log_mean(rates: Vector, values: Vector, orders: Orders) -> Vector:
     with np.errstate(divide="ignore"):
         go, stay = np.log(rates)[:, None], np.log1p(-rates)[:, None]
     j = np.arange(2, values.shape[1] + 2)
+    values = np.where(rates[:, None] > 0, values, 0.0)  # infinite ones have no part in it either
     # j log(q) - j log(1 - q) + value; what is left depends on the order alone.
     moments = rounded_up(j * (go - stay) + values, j * np.abs(go - stay) + np.abs(values))
     return log_sums(moments, orders) + orders * stay * DOWN
