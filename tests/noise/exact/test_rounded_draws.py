@@ -42,3 +42,9 @@ def test_bad_arguments():
         rounded_noise("laplace", 1.0, -1)
     with pytest.raises(TypeError, match="generator"):
         rounded_noise("laplace", 1.0, generator=np.random.default_rng())
+
+
+@pytest.mark.parametrize("size", [-1, 2**31, 2**63])
+def test_sizes_that_are_none_or_beyond_memory_are_refused(size):
+    with pytest.raises(ValueError, match="size must be"):
+        rounded_noise("gaussian", 1.0, size)

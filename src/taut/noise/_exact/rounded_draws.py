@@ -15,7 +15,7 @@ __all__ = ["rounded_noise"]
 
 _UNITS = {"gaussian": STANDARD_NORMAL, "laplace": STANDARD_LAPLACE, "exponential": STANDARD_LAPLACE}
 _MOST_STEPS = 2.0**30  # of the scale: doubles then leave fewer than one draw in 250 to integers
-_MOST_DRAWS = 1 << 28  # at once: 2 GiB
+_MOST = 10**9  # integers: eight gigabytes, and minutes
 _PORTION = 1 << 16  # numbers drawn at a time: arrays stay in the cache
 
 
@@ -32,7 +32,7 @@ def rounded_noise(
         kind: name of the distribution: ``"gaussian"``, ``"laplace"``, or ``"exponential"``, which
             is never negative.
         scale: standard deviation, or scale, in units of the integers, at most 2^30.
-        size: number of integers, at most 2^28.
+        size: how many integers, at most 10^9.
         generator: source of randomness, by default the secure one.
 
     **Guarantee**: independent draws, exactly distributed as rounded real noise, if the bits of
@@ -40,7 +40,7 @@ def rounded_noise(
 
     Raises:
         ValueError: for another kind, a scale that is not positive or above 2^30, or a size that is
-            negative or above 2^28.
+            negative or above 10^9.
 
     Example:
         >>> from taut.noise import rounded_noise
@@ -52,12 +52,15 @@ def rounded_noise(
         raise ValueError(f"kind must be one of {', '.join(_UNITS)}, got kind={kind!r}")
     if not validate.positive(scale=scale) <= _MOST_STEPS:
         raise ValueError(f"scale must be at most 2^30 steps, got scale={scale!r}; take longer ones")
+    count = validate.integer(size=size)
+    if count > _MOST:
+        raise ValueError(
+            f"size must be at most {_MOST:,}, got size={size!r}; draw a part at a time"
+        )
     source = default_generator() if generator is None else generator
     if not isinstance(source, RandomSource):
         raise validate.WrongType(f"generator must be a RandomSource, got generator={generator!r}")
-    if not validate.integer(size=size) <= _MOST_DRAWS:
-        raise ValueError(f"size must be at most 2^28, got size={size!r}; draw in several parts")
-    steps = np.empty(size, dtype=np.int64)
+    steps = np.empty(count, dtype=np.int64)
     for start in range(0, steps.size, _PORTION):
         part = steps[start : start + _PORTION]
         ratios = np.full(part.size, float(scale))
