@@ -103,15 +103,16 @@ def _array(values: Any, name: str) -> NDArray[Any]:
     """Return an array of numbers, or of objects where entries differ."""
     if np.ma.isMaskedArray(values):
         return _unmasked(values)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # for a masked entry of a list
-        try:
+    try:
+        if not isinstance(values, list | tuple):
+            return np.asarray(values)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # for a masked entry
             array = np.asarray(values)
-            if isinstance(values, list | tuple) and array.dtype.kind not in _NUMBERS:
-                array = np.array(values, dtype=object)  # one text makes all others text
-        except (TypeError, ValueError):  # what they say may quote entries
-            raise ValueError(f"{name} must be numbers in rows of one length, got others") from None
-    return array
+        # One text makes all others text.
+        return array if array.dtype.kind in _NUMBERS else np.array(values, dtype=object)
+    except (TypeError, ValueError):  # what they say may quote entries
+        raise ValueError(f"{name} must be numbers in rows of one length, got others") from None
 
 
 def _unmasked(values: Any) -> NDArray[Any]:
