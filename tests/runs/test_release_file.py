@@ -98,6 +98,7 @@ MEAN = 'what = "mean"\nof = "age"'
         (['what = "mean"'], "of must be the name of a column, got None"),
         (['what = "mean"\nof = ["age"]'], r"of must be the name of a column, got \['age'\]"),
         (['what = "covariance"\nof = [1]'], "of must be the name of a column, got 1"),
+        (['what = "covariance"\nof = ["age", "age"]'], "of must name every column once"),
         (['what = "count"\nof = "age"'], "count has no key 'of'; leave it out"),
         (['what = "variance"\nof = "age"\nby = "region"'], "variance has no key 'by'"),
         (['what = "counts"'], "by must be a list, got None"),

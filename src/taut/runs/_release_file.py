@@ -349,7 +349,10 @@ def _variance(public: _Public, wanted: _Wanted, common: dict[str, Any]) -> Stati
 
 def _covariance(public: _Public, wanted: _Wanted, common: dict[str, Any]) -> Statistic:
     columns: Sequence[Any] = _listed(wanted.of, "of")
-    return Covariance({column: public.bounds_of(column) for column in columns}, **common)
+    bounds = {column: public.bounds_of(column) for column in columns}
+    if len(bounds) < len(columns):
+        raise ValueError(f"of must name every column once, got {columns!r}")
+    return Covariance(bounds, **common)
 
 
 def _counts(public: _Public, wanted: _Wanted, common: dict[str, Any]) -> Statistic:
