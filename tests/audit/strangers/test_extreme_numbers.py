@@ -82,7 +82,6 @@ TOSSES = np.random.default_rng(0).normal(size=(60, 2))
             "vectors must have entries within",
         ),
         (lambda: noise.clipping.clip_lp([[1.0]], HUGE, 1.0), "p must be greater than 0"),
-        (lambda: noise.rounded_noise("laplace", 1.0, 2**53), "size must be at most 2^28"),
         (
             lambda: accounting.renyi.delta_from_rdp(lambda order: order, 1.0, orders=HUGE),
             "orders must be finite",

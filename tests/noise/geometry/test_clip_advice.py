@@ -169,21 +169,21 @@ def test_bad_arguments():
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("size", [1e151, 1e308, 1.7e308])
+@pytest.mark.parametrize("size", [1e101, 1e308, 1.7e308])
 def test_vectors_whose_squares_are_no_numbers_are_refused(size):
     rows = [[size, -size, 0.0]] * 3
-    with pytest.raises(ValueError, match="vectors must have entries of at most 1e\\+150"):
+    with pytest.raises(ValueError, match="vectors must have entries within"):
         explore_clip_bias(rows, [1.0], provenance="public")
-    with pytest.raises(ValueError, match="optima must have entries"):
+    with pytest.raises(ValueError, match="vectors must have entries"):
         clipped_descent(rows, 1.0, provenance="public")
-    with pytest.raises(ValueError, match="start must have entries"):
+    with pytest.raises(ValueError, match="start must have coordinates"):
         clipped_descent([[1.0, 2.0]], 1.0, provenance="public", start=[size, 0.0])
-    with pytest.raises(ValueError, match="start must have entries"):
+    with pytest.raises(ValueError, match="start must have coordinates"):
         clipped_descent([[1.0, 2.0]], 1.0, provenance="public", start=[math.nan, 0.0])
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("size", [1e150, 1.0, 1e-200, 5e-324])
+@pytest.mark.parametrize("size", [1e100, 1.0, 1e-200, 5e-324])
 @pytest.mark.parametrize("norm", [1e308, 1.0, 1e-200, 5e-324])
 def test_what_is_not_refused_is_answered_without_warnings(size, norm):
     rows = [[size, -size, 0.0]] * 3 + [[size, size, size]]

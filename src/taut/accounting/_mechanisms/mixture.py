@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-_FARTHEST = 1e100  # shift in units of the noise: its square is a double
+_MOST_SHIFTED = 1e100  # shift in units of the noise: its square is a double
 _MOST_COUNTED_SHIFTS = (
     100_000  # by one record: their binomials take a second, and losses far longer
 )
@@ -58,9 +58,9 @@ class MixtureOfGaussians(Release):
         """Check the parameters."""
         _check_mixture(self.probabilities, self.shifts)
         farthest = max(self.shifts) / self.sigma
-        if not farthest < _FARTHEST:
+        if not farthest < _MOST_SHIFTED:
             raise ValueError(
-                f"shifts must be below {_FARTHEST:g} times sigma, got {farthest:g} for "
+                f"shifts must be below {_MOST_SHIFTED:g} times sigma, got {farthest:g} for "
                 f"sigma={self.sigma!r}; noise so small hides nothing"
             )
 

@@ -26,7 +26,7 @@ _FIRST_ORDERS = np.unique(np.concatenate([1 + np.geomspace(1e-3, 1, 24), np.aran
 _ORDER_REFINEMENTS = 3  # by 16 cells around the best each: to 1/4096 of the first spacing
 _LARGEST_REAL_ORDER = 2.0**40  # where log(1/delta) / order is lost in rounding of any epsilon
 _LEAST_EXCESS = 1e-12  # of an order over one: less would have few digits left
-_LARGEST_EPSILON = 1e100  # at which a delta is asked for: times usual orders it is a double
+_EPSILON_CUT = 1e100  # at which a delta is asked for: times usual orders it is a double
 _LEAST_LOG = -1e308  # of a delta that is not zero
 _LEAST_FLOAT = math.ulp(0.0)  # bounds what underflows
 _SEARCH_REACHES = (1.5, 0.4, 0.1)  # of log(order - 1), around the best order so far, seven each
@@ -101,7 +101,7 @@ def delta_from_rdp(
     Arguments, errors, warnings and guarantee are those of :func:`epsilon_from_rdp`; ``epsilon`` is
     finite and at least 0.
     """
-    at_epsilon = min(validate.non_negative(epsilon=epsilon), _LARGEST_EPSILON)
+    at_epsilon = min(validate.non_negative(epsilon=epsilon), _EPSILON_CUT)
     _known(conversion)
 
     def closed(at: Vector, values: Vector, by: str) -> Vector:

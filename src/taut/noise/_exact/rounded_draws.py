@@ -15,7 +15,7 @@ __all__ = ["rounded_noise"]
 
 _UNITS = {"gaussian": STANDARD_NORMAL, "laplace": STANDARD_LAPLACE, "exponential": STANDARD_LAPLACE}
 _MOST_STEPS = 2.0**30  # of the scale: doubles then leave fewer than one draw in 250 to integers
-_MOST = 10**9  # integers: eight gigabytes, and minutes
+_MOST_ROUNDED = 10**9  # integers: eight gigabytes, and minutes
 _PORTION = 1 << 16  # numbers drawn at a time: arrays stay in the cache
 
 
@@ -53,9 +53,9 @@ def rounded_noise(
     if not validate.positive(scale=scale) <= _MOST_STEPS:
         raise ValueError(f"scale must be at most 2^30 steps, got scale={scale!r}; take longer ones")
     count = validate.integer(size=size)
-    if count > _MOST:
+    if count > _MOST_ROUNDED:
         raise ValueError(
-            f"size must be at most {_MOST:,}, got size={size!r}; draw a part at a time"
+            f"size must be at most {_MOST_ROUNDED:,}, got size={size!r}; draw a part at a time"
         )
     source = default_generator() if generator is None else generator
     if not isinstance(source, RandomSource):

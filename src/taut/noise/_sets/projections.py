@@ -27,7 +27,7 @@ __all__ = [
     "row_norms",
 ]
 
-_LARGEST_POWER = 1e300  # p of a norm: a double, and its norms those of the maximum to all digits
+_MOST_POWER = 1e300  # p of a norm: a double, and its norms those of the maximum to all digits
 _FAR = 2.0**400  # radii: the square of the inverse is a double
 _ALL_EXPONENTS = 2200  # more than lie between the largest double and the smallest
 NON_FINITE = ("zero", "raise")
@@ -93,9 +93,9 @@ def _unit_rows(rows: Matrix, p: float) -> tuple[Vector, Matrix, Vector]:
 
 def clip_lp(rows: Matrix, p: float, radius: float) -> Matrix:
     """Scale every row that is longer than ``radius`` in l_p down to it (the zero row stays)."""
-    if not (0 < p <= _LARGEST_POWER or p == math.inf):
+    if not (0 < p <= _MOST_POWER or p == math.inf):
         raise ValueError(
-            f"p must be greater than 0 and at most {_LARGEST_POWER:g}, or inf, got p={p!r}"
+            f"p must be greater than 0 and at most {_MOST_POWER:g}, or inf, got p={p!r}"
         )
     return resized(rows, float(p), np.full(len(rows), validate.positive(radius=radius)))
 

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Vector, real_numbers
-from taut._base.public_vectors import Provenance, Rows, as_provenance, portions, public_rows
+from taut._base.public_vectors import Provenance, as_provenance, portions, public_rows
 from taut.noise._sets.projections import clip_l2, row_norms
 
 __all__ = ["ClipBias", "ClipBiasReport", "clipped_descent", "explore_clip_bias"]
 
-_LONGEST = 1e150  # of an entry: sums of squares of many of them are doubles
+_FARTHEST_START = 1e100  # coordinate of a start: its square is a double
 _MOST_ROUNDS = 100_000  # of descent; a contraction by a tenth per round is usual, and then 300 do
 
 
@@ -103,7 +103,7 @@ def explore_clip_bias(
 
     Raises:
         UnsoundConfiguration: for vectors that are neither public nor released.
-        ValueError: for vectors with entries beyond 1e150.
+        ValueError: for vectors with entries beyond 1e100.
 
     Example:
         Losses (w - x)² / 2 with x = -20, -10, 90 have the gradients w - x; at w = 0, gradients
@@ -114,7 +114,7 @@ def explore_clip_bias(
         >>> print(*(row.cosine for row in report.rows))
         -1.0 1.0
     """
-    table = _moderate(public_rows(vectors, provenance), "vectors")
+    table = public_rows(vectors, provenance)
     bounds = [validate.positive(norm=norm) for norm in norms]
     if not bounds:
         raise ValueError("norms must hold at least one number, got none")
@@ -164,7 +164,7 @@ def clipped_descent(
     Raises:
         UnsoundConfiguration: for points that are neither public nor released.
         ValueError: if the end is not reached within the tolerance; for points with coordinates
-            beyond 1e150.
+            beyond 1e100.
 
     Example:
         >>> from taut.noise.geometry import clipped_descent
@@ -173,7 +173,7 @@ def clipped_descent(
         >>> print(*(round(float(end[0]), 6) for end in ends))
         -10.0 -10.0 5.0 15.0 20.0
     """
-    points: Vector = _moderate(public_rows(optima, provenance), "optima").astype(np.float64)
+    points: Vector = public_rows(optima, provenance).astype(np.float64)
     bound = validate.positive(norm=norm)
     close = bound * validate.positive(tolerance=tolerance)
     place: Vector = points.mean(axis=0) if start is None else real_numbers(start, "start")
@@ -181,7 +181,11 @@ def clipped_descent(
         raise ValueError(
             f"start must be a point of {points.shape[1]} coordinates, got shape {place.shape}"
         )
-    _moderate(place, "start")
+    if not float(np.abs(place).max()) <= _FARTHEST_START:
+        raise ValueError(
+            f"start must have coordinates within {_FARTHEST_START:g}, whose squares are numbers, "
+            f"got start={start!r}"
+        )
     for _ in range(_MOST_ROUNDS):
         gradients = place - points
         lengths = row_norms(gradients, 2.0)
@@ -195,16 +199,6 @@ def clipped_descent(
         f"norm={bound!r} is so small that descent had not ended after "
         f"{_MOST_ROUNDS} rounds; raise it, or the tolerance"
     )
-
-
-def _moderate(rows: Rows, name: str) -> Rows:
-    # Written so that NaN fails; numbers of half precision are compared as they are.
-    if not float(np.abs(rows).max()) <= _LONGEST:
-        raise ValueError(
-            f"{name} must have entries of at most {_LONGEST:g}, whose squares are still numbers; "
-            "scale them down, and norms with them"
-        )
-    return rows
 
 
 def _row(norm: float, clipped: Vector, mean: Vector, share: float) -> ClipBias:
