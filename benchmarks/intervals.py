@@ -45,7 +45,7 @@ def main():
     """Print a line per method."""
     repeats = int(sys.argv[1]) if len(sys.argv) > 1 else REPEATS
     usual = 2 * 1.96 * SPREAD * np.sqrt(3 / RECORDS)
-    print("| method | slopes | intercept | together | width over that of least squares |")
+    print("| method | slopes | intercept | together | width of slopes over that of least squares |")
     print("|---|---|---|---|---|")
     for method in METHODS:
         runs = [covered(method, seed) for seed in range(repeats)]

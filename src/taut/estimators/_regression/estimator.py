@@ -100,9 +100,8 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
             level: probability with which each interval covers its slope.
 
         **Guarantee**: what follows a release is a function of it, without further loss. Coverage
-        is that of a linear model with even variances and symmetric residuals, for many records
-        within the bounds (docs/theory/regression.md#intervals); skewed residuals, which
-        ``"refined"`` cuts, bend the intercept.
+        is that of a linear model with even variances, for many records within the bounds
+        (docs/theory/regression.md#intervals).
 
         Raises:
             ValueError: if the method releases no moments, or nothing tells how many records there
@@ -112,6 +111,9 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
 
     def intercept_interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return a confidence interval of the intercept; see `coef_interval`.
+
+        It follows from moments alone, as cut residuals that are skewed bend the intercept: it is
+        wider than those of slopes, and its centre is not `intercept_`.
 
         Args:
             level: probability with which it covers the intercept.
@@ -140,11 +142,12 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
                 "neither public nor released otherwise"
             )
         records = setting.records or float(found.moments.design[-1, -1])
-        estimate = unpenalised(found.moments, found.measurements, records)
         functions, constant = made.functions()
-        ends = estimate.intervals(functions, level)
-        ends[-1] += constant
-        return ends
+        slopes = unpenalised(found.moments, found.measurements, records)
+        # Targets are not cut like residuals, whose mean is not zero then if they are skewed.
+        intercept = unpenalised(found.moments, found.measurements[:1], records)
+        height = intercept.intervals(functions[-1:], level) + constant
+        return np.vstack([slopes.intervals(functions[:-1], level), height])
 
     def _units(self, columns: int) -> Units:
         return units(
