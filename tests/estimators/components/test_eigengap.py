@@ -7,7 +7,7 @@ from scipy.stats import norm
 from taut.accounting import gaussian
 from taut.audit import replay
 from taut.estimators import PrivatePCA
-from taut.estimators._components.eigengap import _coordinates, _second_moments, eigengap_release
+from taut.estimators._components.eigengap import _second_moments, eigengap_release
 from taut.noise import SeededForExperiments
 
 LARGE, SMALL = 4000, 30  # records, with a gap of about half of that
@@ -131,12 +131,3 @@ def test_settings_without_a_proof_are_refused(settings, message):
 def test_sizes_beyond_the_proof_are_refused():
     with pytest.raises(ValueError, match="16777216 rows"):
         release(records=2**24 + 1)
-
-
-def test_coordinates_of_a_row_are_those_of_the_row_alone():
-    rng = np.random.default_rng(1)
-    axes = np.linalg.qr(rng.normal(size=(50, 5)))[0].T
-    unit = np.trunc(rng.normal(size=(40, 50)) * 2.0**16) * 2.0**-19
-    alone = np.vstack([_coordinates(row[None], axes) for row in unit])
-    assert np.array_equal(_coordinates(unit, axes), alone)
-    assert np.abs(alone - unit @ axes.T).max() < 1e-8
