@@ -45,10 +45,10 @@ demo-llm: $(LLM_READY) ## Plant codes in notes, fine-tune a language model, ask 
 
 test: $(READY) ## Check style, build the documentation, run all but the slow tests
 	@$(MAKE) --no-print-directory -j2 lint docs
-	@$(BIN)/python -m pytest -q -n auto --dist loadgroup
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 test-all: lint docs ## The same, including the slow tests
-	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'slow or not slow'
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile -m 'slow or not slow'
 	@$(MAKE) --no-print-directory test-sklearn
 
 # The oldest scikit-learn that is supported, with the NumPy, SciPy and pandas of its time; no torch.
@@ -63,7 +63,7 @@ test-sklearn: $(SKLEARN_READY) ## Test the estimators with scikit-learn 1.4
 	@$(SKLEARN_VENV)/bin/python -m pytest -q tests/estimators
 
 audit: $(READY) ## The long audits: slow tests of audits, and a million hostile calls (an hour)
-	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'slow or not slow' tests/audit
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile -m 'slow or not slow' tests/audit
 	@$(BIN)/python benchmarks/fuzz.py --calls 1000000
 
 lint: $(READY) ## Check style, types and import layers

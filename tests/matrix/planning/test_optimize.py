@@ -13,9 +13,6 @@ from taut.matrix import (
     unamplified_loss,
 )
 
-# One search serves all tests of the module.
-pytestmark = pytest.mark.xdist_group("optimize")
-
 SUMS = Workload(96)
 DELTA = 1e-6
 

@@ -41,9 +41,6 @@ from taut.training import (
 from taut.training._tensors.processes import CommonBits, Processes
 from taut.training.extend import CountedNoise, IndependentNoise, PrivateGradient
 
-# One worker, so that what the processes do is done once.
-pytestmark = pytest.mark.xdist_group("distributed")
-
 SIGMA, NOISE_STEPS = 3.0, 40
 KINDS = ["plain", "ddp", "fsdp", "fsdp of the whole", "hybrid"]
 # By rank: the physical batches of every step. Ranks have different numbers of them, also none.
