@@ -83,6 +83,16 @@ def test_opacus_that_calibrates_is_read_both_ways_where_it_is_open():
     assert any("not DEBUG" in text for text in setting.missing)
 
 
+@pytest.mark.parametrize("schedule", ["ExponentialNoise(o, gamma=0.9)", "LambdaNoise(o, **of)"])
+def test_opacus_noise_that_changes_is_not_that_of_the_first_step(written, schedule):
+    code = f"make_private(noise_multiplier=9.0, max_grad_norm=1.0)\n{schedule}"
+    sizes = {"examples": 10_000, "batch_size": 100, "epochs": 1, "delta": 1e-5}
+    found = check_settings(written(code), **sizes)
+    assert not found.passes
+    assert [setting.promised for setting in found.settings] == [None, None]
+    assert all("the noise of every step" in str(setting) for setting in found.settings)
+
+
 def test_opacus_gdp_accountant_is_an_estimate(written):
     path = written(
         "e = PrivacyEngine(accountant='gdp', secure_mode=True)\n"

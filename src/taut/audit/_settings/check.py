@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from taut._base import validate
-from taut.audit._settings.document import Document, Signature
+from taut.audit._settings.document import HIDDEN, Call, Document, Signature
 from taut.audit._settings.file import read_document
 from taut.audit._settings.reader import Reader
 from taut.audit._settings.result import CheckedSetting, SettingsCheck
@@ -22,6 +23,9 @@ from taut.errors import TautError
 __all__ = ["check_settings"]
 
 _MOST_SETTINGS = 20  # of one file: each takes up to seconds
+_HIDDEN_ARGUMENTS = (
+    "all arguments: some are behind a star, and any of them may change the promise; write them down"
+)
 _Check = Callable[[Reader, Document], CheckedSetting]
 _TOOLS: tuple[tuple[tuple[Signature, ...], _Check], ...] = (
     (OPACUS, check_opacus),
@@ -112,11 +116,23 @@ def _checked(path: Path, given: Mapping[str, float]) -> tuple[CheckedSetting, ..
     if len(calls) > _MOST_SETTINGS:
         raise ValueError(f"{path} has {len(calls)} settings, the most is {_MOST_SETTINGS}")
     try:
-        return tuple(_CHECKS[c.name](Reader(c, document, given), document) for c in calls)
+        return tuple(_setting(call, document, given) for call in calls)
     except validate.WrongType as error:
         raise ValueError(f"{path}: {str(error).split('; convert')[0]}") from None
     except (ValueError, TautError) as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _setting(call: Call, document: Document, given: Mapping[str, float]) -> CheckedSetting:
+    """Return what a call promises: nothing, if it may have arguments that are not shown."""
+    found = _CHECKS[call.name](Reader(call, document, given), document)
+    if HIDDEN not in call.arguments:
+        return found
+    return replace(
+        found,
+        readings=tuple(replace(reading, bounds=None) for reading in found.readings),
+        missing=(_HIDDEN_ARGUMENTS, *found.missing),
+    )
 
 
 def _count(**argument: int | None) -> int | None:

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Call", "Document", "Signature", "Unread", "Value", "plain_name"]
+__all__ = ["HIDDEN", "Call", "Document", "Signature", "Unread", "Value", "plain_name"]
+
+HIDDEN = "**"
+"""The name of what a call hides behind a star: any argument that it does not show."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Signature:
 
     def fits(self, call: Call) -> bool:
         """Say whether a call of this name is one of the function that is meant."""
-        return not self.marks or any(mark in call.arguments for mark in (*self.marks, "**"))
+        return not self.marks or any(mark in call.arguments for mark in (*self.marks, HIDDEN))
 
     def bound(self, positional: Iterable[Value], keywords: Mapping[str, Value]) -> dict[str, Value]:
         """Return arguments by name; what stands in no known place is dropped."""
@@ -72,15 +75,20 @@ class Document:
     facts: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
 
     def around(self, names: Iterable[str]) -> list[Value]:
-        """Return the distinct numbers that a file calls by one of these names, best name first."""
-        found: list[Value] = []
+        """Return the distinct values that a file calls by one of these names, best name first.
+
+        They are numbers. Where there is one, and no literal gives another value of that name, that
+        value comes after the numbers: it may be the one that counts.
+        """
         for name in names:
-            for value in self.facts.get(name, ()):
+            found: list[Value] = []
+            values = self.facts.get(name, ())
+            for value in values:
                 if value.is_number and all(value.value != other.value for other in found):
                     found.append(value)
             if found:
-                return found
-        return found
+                return found + [value for value in values if isinstance(value.value, Unread)][:1]
+        return []
 
 
 def plain_name(key: str) -> str:

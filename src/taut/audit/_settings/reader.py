@@ -70,6 +70,8 @@ class Reader:
             value = self.own(key)
             if value is not None:
                 return self._number(key, value)
+            if self.is_open(key):  # what stands around the call is not what it says
+                return None
         around = self.document.around(ALIASES.get(name, (name,)))
         if len(around) > 1:
             listed = ", ".join(f"{_shown(v.value)} ({v.where})" for v in around[:4])
@@ -96,9 +98,13 @@ class Reader:
 
     def flag(self, name: str, default: bool) -> bool | None:
         """Return an argument that is true or false, None if the file leaves it open."""
-        found = self.call.arguments.get(name)
         value = self.own(name, default)
-        return None if found is not None and isinstance(found.value, Unread | Call) else bool(value)
+        return None if self.is_open(name) else bool(value)
+
+    def is_open(self, name: str) -> bool:
+        """Say whether the call gives an argument that the file does not show."""
+        found = self.call.arguments.get(name)
+        return found is not None and isinstance(found.value, Unread | Call)
 
     def nested(self, name: str) -> Call | None:
         """Return the call whose result is an argument, such as the loader of a training loop."""
@@ -155,7 +161,7 @@ class Reader:
 def _shown(value: Any) -> str:
     if isinstance(value, Call):
         return f"{value.name}(...)"
-    text = repr(value)
+    text = value.text if isinstance(value, Unread) else repr(value)
     return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
 
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import operator
 import warnings
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from taut.audit._settings.document import Call, Document, Signature, Unread, Value, plain_name
+from taut.audit._settings.document import (
+    HIDDEN,
+    Call,
+    Document,
+    Signature,
+    Unread,
+    Value,
+    plain_name,
+)
+from taut.audit._settings.names import Names, called
 
 __all__ = ["read_source"]
 
@@ -17,6 +27,11 @@ _MOST_HOPS = 20  # from a name to its literal; programs take one or two
 _MOST_SHOWN = 60  # characters of an expression that a message repeats
 _MOST_LOOKS = 100_000  # at expressions: names that hold each other twice multiply without end
 _LARGEST = 1e18  # of a number in arithmetic, so that no power takes the memory of the machine
+_PARSERS = frozenset(
+    {"parse_args", "parse_known_args", "parse_arguments", "get_args", "get_arguments"}
+)
+_HOLDERS = frozenset({"args", "arguments", "opt", "opts", "options"})  # as parameters
+_ANYTHING = "*"  # in the place of a name
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -30,8 +45,8 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 def read_source(text: str, known: Mapping[str, Signature], name: str, *, deepest: int) -> Document:
     """Return the calls of known functions in a program, and constants around them.
 
-    Arguments are literals, arithmetic on literals, names that are assigned once in the file, and
-    options of `argparse` with a default. Everything else is `Unread`.
+    Arguments are literals, arithmetic on literals, names that one assignment and nothing else binds
+    in their scope, and options of `argparse` with a default. Everything else is `Unread`.
 
     Args:
         text: the program.
@@ -59,29 +74,16 @@ class _Program:
     def __init__(self, tree: ast.Module, known: Mapping[str, Signature], deepest: int) -> None:
         self.known, self.deepest, self.looks = known, deepest, 0
         self.nodes = list(ast.walk(tree))
-        self.assigned: dict[str, ast.expr] = {}
-        self.made: dict[str, ast.Call] = {}
-        self.under_way: set[str] = set()
-        written: Counter[str] = Counter()
-        simple: Counter[str] = Counter()
-        for node in self.nodes:
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                written[node.id] += 1
-            for target, value in _assignments(node):
-                self.assigned[target] = value
-                simple[target] += 1
-                if isinstance(value, ast.Call):
-                    self.made[target] = value
-        # A loader that becomes private keeps its name: `..., loader = make_private(..., loader)`.
-        self.made = {k: v for k, v in self.made.items() if simple[k] == 1}
-        self.assigned = {k: v for k, v in self.assigned.items() if written[k] == 1}
+        self.names = Names(tree)
+        self.under_way: set[int] = set()
+        self.options: dict[str, Value] = {}
         self.options = dict(self._options())
 
     def document(self) -> Document:
         inner: set[int] = set()
         calls = []
         for node in self.nodes:  # outer calls come before those inside of them
-            name = _called(node)
+            name = called(node)
             if name in self.known and isinstance(node, ast.Call) and id(node) not in inner:
                 call = self._call(node, 0)
                 if self.known[name].fits(call):
@@ -92,48 +94,63 @@ class _Program:
 
     def _facts(self) -> dict[str, tuple[Value, ...]]:
         found: defaultdict[str, list[Value]] = defaultdict(list)
-        for name, assigned in self.assigned.items():
-            where = f"line {assigned.lineno}"
-            found[plain_name(name)].append(Value(self.value(assigned), where))
+        for name, assigned, is_single in self.names.constants():
+            said = self.value(assigned) if is_single else Unread(f"{name}, bound more than once")
+            found[plain_name(name)].append(Value(said, f"line {assigned.lineno}"))
         for name, value in self.options.items():
             found[plain_name(name)].append(value)
         for node in self.nodes:
             for keyword in node.keywords if isinstance(node, ast.Call) else ():
                 if keyword.arg is not None:
-                    said = Value(self.value(keyword.value), f"line {keyword.value.lineno}")
-                    found[plain_name(keyword.arg)].append(said)
+                    said = self.value(keyword.value)
+                    where = f"line {keyword.value.lineno}"
+                    found[plain_name(keyword.arg)].append(Value(said, where))
         return {name: tuple(values) for name, values in found.items()}
 
     def _options(self) -> Iterator[tuple[str, Value]]:
-        """Yield options of a command line that have a default."""
+        """Yield options of a command line that have a default, and nothing sets otherwise."""
+        found: defaultdict[str, list[Value]] = defaultdict(list)
         for node in self.nodes:
-            if _called(node) != "add_argument" or not isinstance(node, ast.Call):
-                continue
-            names = [
-                arg.value
-                for arg in node.args
-                if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
-            ]
-            long = next((n for n in names if n.startswith("--")), None)
-            given = {k.arg: k.value for k in node.keywords}
-            if long is not None and "default" in given:
-                value = self.value(given["default"])
-                where = f"line {node.lineno}, default of {long}"
-                yield plain_name(long.lstrip("-")), Value(value, where)
+            if called(node) == "add_argument" and isinstance(node, ast.Call):
+                name, value = self._option_of(node)
+                found[name].append(value)
+        changed = {name for node in self.nodes for name in _changed(node)}
+        for name, values in found.items():
+            if len(values) > 1:
+                yield name, Value(Unread(f"{name}, an option twice"), values[0].where)
+            elif name in changed or _ANYTHING in changed:
+                yield name, Value(Unread(f"{name}, an option that is set later"), values[0].where)
+            elif values[0].value is not None:
+                yield name, values[0]
+
+    def _option_of(self, node: ast.Call) -> tuple[str, Value]:
+        """Return where `argparse` puts an option, and its default."""
+        words = [part.value for part in node.args if isinstance(part, ast.Constant)]
+        names = [word for word in words if isinstance(word, str)]
+        long = next((n for n in names if n.startswith("--")), next(iter(names), ""))
+        given = {k.arg: k.value for k in node.keywords}
+        place = given.get("dest")
+        if isinstance(place, ast.Constant) and isinstance(place.value, str):
+            name = place.value
+        else:
+            name = long.lstrip("-") if place is None else ""
+        value = self.value(given["default"]) if "default" in given else None
+        return plain_name(name), Value(value, f"line {node.lineno}, default of {long}")
 
     def _call(self, node: ast.Call, depth: int) -> Call:
         if depth > self.deepest:
             raise ValueError(f"its calls are nested more than {self.deepest} deep")
-        name = _called(node)
+        name = called(node)
         where = f"line {node.lineno}"
         keywords = {
             plain_name(k.arg): self._argument(k.value, where, depth)
             for k in node.keywords
             if k.arg is not None
         }
-        positional = [self._argument(arg, where, depth) for arg in node.args]
-        if any(k.arg is None for k in node.keywords):
-            keywords["**"] = Value(Unread("**arguments"), where)
+        plain = list(itertools.takewhile(lambda a: not isinstance(a, ast.Starred), node.args))
+        positional = [self._argument(arg, where, depth) for arg in plain]
+        if len(plain) < len(node.args) or any(k.arg is None for k in node.keywords):
+            keywords[HIDDEN] = Value(Unread("arguments behind a star"), where)
         signature = self.known.get(name, Signature(name))
         return Call(name, signature.bound(positional, keywords), where)
 
@@ -143,7 +160,9 @@ class _Program:
 
     def _option(self, node: ast.expr) -> Value | None:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            return self.options.get(plain_name(node.attr))
+            found = self.options.get(plain_name(node.attr))
+            if found is not None and self.names.is_parsed(node.value, _HOLDERS, _PARSERS):
+                return found
         return None
 
     def value(self, node: ast.expr, depth: int = 0, hops: int = 0) -> Any:
@@ -156,8 +175,8 @@ class _Program:
         match node:
             case ast.Constant():
                 return node.value
-            case ast.Name(id=name) if name in self.assigned or name in self.made:
-                return self._of_name(name, depth, hops)
+            case ast.Name():
+                return self._of_name(node, depth, hops)
             case ast.UnaryOp(op=ast.USub(), operand=inner):
                 number = self.value(inner, depth, hops + 1)
                 return -number if _is_number(number) else _unread(node)
@@ -165,21 +184,21 @@ class _Program:
                 return self._arithmetic(node, depth, hops)
             case ast.List() | ast.Tuple():
                 return [self.value(part, depth + 1, hops + 1) for part in node.elts]
-            case ast.Call() if _called(node):
+            case ast.Call() if called(node):
                 return self._call(node, depth + 1)
         option = self._option(node)
         return option.value if option is not None else _unread(node)
 
-    def _of_name(self, name: str, depth: int, hops: int) -> Any:
+    def _of_name(self, name: ast.Name, depth: int, hops: int) -> Any:
         """Return what a name stands for; `model = wrap(model)` stands for itself no further."""
-        if name in self.under_way:
-            return Unread(name)
-        self.under_way.add(name)
+        node = self.names.meaning(name)
+        if node is None or id(node) in self.under_way:
+            return Unread(name.id)
+        self.under_way.add(id(node))
         try:
-            node = self.assigned.get(name) or self.made[name]
             return self.value(node, depth, hops + 1)
         finally:
-            self.under_way.discard(name)
+            self.under_way.discard(id(node))
 
     def _arithmetic(self, node: ast.BinOp, depth: int, hops: int) -> Any:
         apply = _ARITHMETIC.get(type(node.op))
@@ -196,22 +215,16 @@ class _Program:
         return result if _is_number(result) else _unread(node)
 
 
-def _called(node: ast.AST) -> str:
-    """Return the last name of a called function or class, empty for anything else."""
-    if not isinstance(node, ast.Call):
-        return ""
-    function = node.func
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
-
-
-def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    match node:
-        case ast.Assign(targets=[ast.Name(id=name)]):
-            yield name, node.value
-        case ast.AnnAssign(target=ast.Name(id=name), value=value) if value is not None:
-            yield name, value
+def _changed(node: ast.AST) -> Iterator[str]:
+    """Yield the options that a node may set, whatever their defaults are."""
+    if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+        yield plain_name(node.attr)
+    if isinstance(node, ast.Call) and called(node) == "set_defaults":
+        yield from (_ANYTHING if k.arg is None else plain_name(k.arg) for k in node.keywords)
+    if isinstance(node, ast.Call) and called(node) == "setattr" and len(node.args) > 1:
+        name = node.args[1]
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            yield plain_name(name.value)
 
 
 def _is_number(value: object) -> bool:

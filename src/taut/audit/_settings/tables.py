@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from taut.audit._settings.document import Call, Document, Signature, Value, plain_name
+from taut.audit._settings.document import Call, Document, Signature, Unread, Value, plain_name
 
 __all__ = ["read_tables"]
 
@@ -72,11 +72,14 @@ class _Tables:
         name, inner = self._named(data, place)
         if name is None:
             return None
-        arguments = {
-            plain_name(str(key)): Value(self._value(value, depth), f"{place}.{key}".lstrip("."))
-            for key, value in inner.items()
-            if key not in _NAMES
-        }
+        arguments: dict[str, Value] = {}
+        for key, value in inner.items():
+            if key not in _NAMES:
+                argument, where = plain_name(str(key)), f"{place}.{key}".lstrip(".")
+                said = self._value(value, depth)
+                if argument in arguments and arguments[argument].value != said:
+                    said = Unread(f"{argument}, which stands there in two spellings,")
+                arguments[argument] = Value(said, where)
         return Call(name, arguments, place or "the file")
 
     def _named(self, data: Mapping[str, Any], place: str) -> tuple[str | None, Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""Opacus: `PrivacyEngine.make_private` and `make_private_with_epsilon`.
+"""Opacus: `PrivacyEngine.make_private` and `make_private_with_epsilon`, and schedules of noise.
 
 Argument names and behaviour are those of version 1.6: the rate is one over the number of batches of
 the loader, whatever its sampler, and the accountant takes batches for Poisson samples.
@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from taut.audit._settings.document import Document, Signature
+from taut.accounting import Adjacency
+from taut.audit._settings.document import HIDDEN, Document, Signature
 from taut.audit._settings.reader import Reader
-from taut.audit._settings.result import CheckedSetting
+from taut.audit._settings.result import CheckedSetting, SettingsReading
 from taut.audit._settings.runs import NoisySteps, least_noise
 
 __all__ = ["OPACUS", "check_opacus"]
 
+_SCHEDULES = ("ExponentialNoise", "StepNoise", "LambdaNoise")
 OPACUS = (
     Signature(
         "make_private",
@@ -27,6 +29,7 @@ OPACUS = (
         keys=(frozenset({"target_epsilon", "max_grad_norm"}),),
         marks=("target_epsilon", "max_grad_norm"),
     ),
+    *(Signature(name, marks=("gamma", "noise_lambda")) for name in _SCHEDULES),
 )
 _NOT_POISSON = (
     "poisson_sampling=False keeps the loader as it is, and get_epsilon still accounts Poisson "
@@ -48,6 +51,13 @@ _ADAPTIVE = (
     "clipping='adaptive' spends on counts of clipped gradients too, which accountants before "
     "version 1.6 left out; name the version, and the noise of the counts"
 )
+_CHANGING = (
+    "the noise of every step: a schedule changes it while training goes on; sum the losses of all "
+    "steps, as taut.gaussian(sigma).poisson(rate)"
+)
+_OPEN_BATCH = (
+    "batch_size: the loader gets one that the file does not show; give it with --batch-size"
+)
 
 
 def check_opacus(reader: Reader, document: Document) -> CheckedSetting:
@@ -57,6 +67,8 @@ def check_opacus(reader: Reader, document: Document) -> CheckedSetting:
         reader: the arguments of the call.
         document: the file around it.
     """
+    if reader.call.name in _SCHEDULES:
+        return _schedule(reader)
     calibrated = reader.call.name == "make_private_with_epsilon"
     claimed = sigma = None
     if calibrated:
@@ -75,6 +87,13 @@ def check_opacus(reader: Reader, document: Document) -> CheckedSetting:
     wrong += [_GDP] if _accountant(document) == "gdp" else []
     notes = [_SIZE] if _is_secure(document) else [_SECURE, _SIZE]
     notes += [_ADAPTIVE] if reader.own("clipping") == "adaptive" else []
+    readings = [
+        *((run.poisson(),) if poisson is not False else ()),
+        *((run.shuffled(),) if poisson is not True else ()),
+    ]
+    if any(call.name in _SCHEDULES for call in document.calls):
+        readings = [replace(reading, bounds=None) for reading in readings]
+        notes = [_CHANGING, *notes]
     return CheckedSetting(
         tool=f"Opacus {reader.call.name}",
         where=reader.call.where,
@@ -82,12 +101,25 @@ def check_opacus(reader: Reader, document: Document) -> CheckedSetting:
         read=reader.read,
         delta=run.delta,
         claimed=claimed,
-        readings=(
-            *((run.poisson(),) if poisson is not False else ()),
-            *((run.shuffled(),) if poisson is not True else ()),
-        ),
+        readings=tuple(readings),
         false_promises=tuple(wrong),
         missing=(*reader.missing, *notes),
+    )
+
+
+def _schedule(reader: Reader) -> CheckedSetting:
+    for name in ("gamma", "step_size"):
+        reader.own(name)
+    assumes = "the noise of every step is known"
+    return CheckedSetting(
+        tool=f"Opacus {reader.call.name}",
+        where=reader.call.where,
+        unit="example",
+        read=reader.read,
+        delta=None,
+        claimed=None,
+        readings=(SettingsReading("noise on a schedule", Adjacency.ADD_REMOVE, assumes),),
+        missing=(_CHANGING,),
     )
 
 
@@ -103,6 +135,8 @@ def _run(reader: Reader, sigma: float | None) -> NoisySteps:
     batch = around.number("batch_size", "batch_size") if around is not None else None
     if around is not None and batch is not None:
         reader.read["batch_size"] = around.read["batch_size"]
+    elif around is not None and (around.is_open("batch_size") or around.is_open(HIDDEN)):
+        reader.missing.append(_OPEN_BATCH)
     else:
         batch = reader.needed("batch_size", "the loader decides how many examples a step sees")
     examples = reader.whole(
