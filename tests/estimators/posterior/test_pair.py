@@ -141,3 +141,10 @@ def test_bad_questions_are_refused():
         pair.epsilon(1.0)
     with pytest.raises(ValueError, match="order"):
         pair.renyi(1.0)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+def test_loss_that_is_to_be_tight_beyond_all_profiles_is_tight_within_them(relation):
+    pair = PosteriorPair(shift=1.0, growth=0.01)
+    one, other = (pair.loss(adjacency=relation, tight_at=at) for at in (1e30, 490.0))
+    assert one.epsilon(1e-6) == other.epsilon(1e-6)

@@ -162,16 +162,16 @@ class PosteriorPair:
         Args:
             adjacency: relation; an exchange of two records removes one and adds the other, both
                 within the bounds of the pair.
-            tight_at: epsilon at which the loss is to be no larger than that of the pair.
+            tight_at: epsilon at which the loss is to be no larger than that of the pair, as far as
+                profiles reach, which is to 490.
             failure: bound on the total variation between samples and the posterior.
         """
         relation = Adjacency(adjacency)
         steps = 2 if relation is Adjacency.REPLACE else 1
-        goal = validate.non_negative(tight_at=tight_at) / steps
-        top = max(self.epsilon(_LEAST_DELTA), goal)
-        knots = np.unique(
-            np.append(np.linspace(0.0, min(top, _LARGEST_KNOT / steps), _KNOTS), goal)
-        )
+        last = _LARGEST_KNOT / steps
+        goal = min(validate.non_negative(tight_at=tight_at) / steps, last)
+        top = min(max(self.epsilon(_LEAST_DELTA), goal), last)
+        knots = np.unique(np.append(np.linspace(0.0, top, _KNOTS), goal))
         with np.errstate(over="ignore"):
             deltas = self.profile(knots) * (1 + (steps - 1) * np.exp(knots)) * UP
             deltas += failure * (1 + np.exp(steps * knots)) * UP
