@@ -50,7 +50,7 @@ class GradientCanaries(Callback):
         self.places = np.arange(CANARIES)
         self.canaries, self.plan, self.deviation = canaries, plan, deviation
         self.ratios = np.zeros((2, CANARIES))  # for the signs +1 and -1
-        self.draw = np.random.default_rng(1)
+        self.draw = np.random.default_rng()  # of its own in every run, as the coins are
 
     def on_batch_end(self, trainer: PrivateTrainer) -> None:
         drawn = self.canaries.included & (self.draw.random(CANARIES) < self.plan.rate)

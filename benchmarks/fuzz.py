@@ -33,6 +33,7 @@ from taut.training import FlatClip, Plan
 PACKAGE = str(Path(taut.__file__).parent)
 MEMORY = 6 << 30  # bytes of addresses: a call that asks for more fails, and is found
 SLOW = 20.0  # seconds of the processor after which a call is stopped, and found
+TOLD = 10_000  # calls between two lines about how far it is
 
 HOSTILE = [
     0, 1, -1, 2, 0.0, -0.0, 0.5, -0.5, 1e-9, 5e-324, 2.2e-308, 1e-100, 1e308, -1e308, 1.8e308,
@@ -398,11 +399,21 @@ def run(calls, seed, seconds=math.inf):
                     last = traceback.extract_tb(error.__traceback__)[-1]
                     place = f"{Path(last.filename).name}:{last.lineno}"
                     key = (said[0], type(error).__name__, place)
-                    faults.setdefault(key, (number, str(said[1])[:300], str(error)[:200]))
+                    if key not in faults:
+                        faults[key] = number, str(said[1])[:300], str(error)[:200]
+                        print(described(key, faults[key]), flush=True)
                     outcomes["faults"] += 1
             finally:
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            if (number + 1) % TOLD == 0:
+                print(f"{number + 1} calls, {time.process_time():.0f} s", flush=True)
     return outcomes, faults
+
+
+def described(key, example):
+    """Return a fault as it is printed."""
+    (name, kind, place), (number, arguments, message) = key, example
+    return f"{name}: {kind} at {place}, call {number}: {message}\n    {arguments}"
 
 
 def summary(seed, outcomes, faults):
@@ -431,12 +442,10 @@ def main():
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGVTALRM, stop)
     outcomes, faults = run(options.calls, options.seed, options.seconds)
-    print(dict(outcomes))
+    print(dict(outcomes), f"{len(faults)} kinds of faults")
     if options.log is not None:
         with options.log.open("a", encoding="utf-8") as log:
             log.write(json.dumps(summary(options.seed, outcomes, faults)) + "\n")
-    for (name, kind, place), (number, arguments, message) in sorted(faults.items()):
-        print(f"{name}: {kind} at {place}, call {number}: {message}\n    {arguments}")
     return 1 if faults else 0
 
 
