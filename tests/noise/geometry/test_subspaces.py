@@ -187,6 +187,8 @@ class TestRefusals:
     def test_iterations(self):
         with pytest.raises(ValueError, match="iterations"):
             public_subspaces(np.eye(4), [1], provenance="public", iterations=0)
+        with pytest.raises(ValueError, match="iterations must be at most 10000"):
+            public_subspaces(np.eye(4), [1], provenance="public", iterations=10**9)
 
     def test_split_beyond_what_is_known(self):
         spaces = public_subspaces(np.eye(6), [2], provenance="released")
