@@ -218,7 +218,8 @@ def ask_noise(values, wildness):
         value = values.arguments({"value": lambda v: v.draw.normal(size=3)}, wildness)["value"]
         yield f"{function.__name__}({kind.__name__}).release", {**arguments, "value": value}
         found = mechanism.release(value)
-    if np.isnan(found).any():
+    parts = list(found.values()) if isinstance(found, dict) else found  # by name, of named records
+    if np.isnan(parts).any():
         raise Unsound("NaN was released")
 
 
