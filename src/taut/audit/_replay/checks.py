@@ -188,6 +188,11 @@ class Comparison:
     def _measure(self, index: int, release: Release, other: Release) -> None:
         far = excess(release, other, self.adjacency)
         self.measured.append(far)
+        if 0 < far <= 1 and _is_silent(release):
+            self.findings.append(
+                f"{self._name(index)} moved, and its noise has the scale 0: the value is released "
+                "as it is. Add noise in proportion to the sensitivity"
+            )
         if far <= 1:
             return
         if not np.isfinite(release.value - other.value).all():
@@ -238,6 +243,11 @@ def _are_alike(noise: Vector, known: Vector, resolution: float) -> bool:
         return False
     step = resolution * float(np.abs(noise).mean())
     return bool((np.abs(noise - known) <= _GRID_STEPS * step + _ALIKE * np.abs(noise)).all())
+
+
+def _is_silent(release: Release) -> bool:
+    scale = release.parameters.get("scale")
+    return isinstance(scale, int | float | np.number) and not scale
 
 
 def _in_words(bound: object) -> str:

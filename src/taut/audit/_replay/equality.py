@@ -3,86 +3,213 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["where_different"]
+__all__ = ["kept", "where_different"]
 
 _DEEPEST = 50  # nested containers: beyond, a structure holds itself
+_PLAIN = (int, float, complex, str, bytes, np.ndarray, list, tuple, dict, set, frozenset)
+_Form = Literal["numbers", "keys", "places", "attributes", "state"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Parts:
+    """What a value is made of, by key, place or name."""
+
+    form: _Form
+    inside: dict[Any, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kept:
+    """A value as it was: what a program does later does not reach it."""
+
+    kind: type
+    parts: _Parts
+
+
+def kept(value: Any, depth: int = 0, *, is_inside: bool = False) -> Any:
+    """Return a value as it is now, for `where_different`.
+
+    Numbers, containers, modules and the attributes of the outermost objects are copied. Objects
+    inside of objects stay themselves: generators and locks, which only their identity compares.
+    """
+    _refuse_endless(depth)
+    parts = _parts(value, strict=False)
+    if parts is None or (parts.form == "attributes" and is_inside):
+        return value
+    if parts.form == "numbers":
+        inside = {name: np.array(part) for name, part in parts.inside.items()}
+    else:
+        nested = is_inside or parts.form == "attributes"
+        inside = {
+            key: kept(part, depth + 1, is_inside=nested) for key, part in parts.inside.items()
+        }
+    return _Kept(type(value), _Parts(parts.form, inside))
 
 
 def where_different(one: Any, other: Any, path: str = "", depth: int = 0) -> Iterator[str]:
     """Yield where two results differ; every number must be the same to the last bit.
 
-    Arrays, tensors, data frames, modules, containers, data classes and plain objects are looked
-    into; other objects are compared by ``==``.
+    Arrays, tensors, data frames, modules, containers, functions, data classes and plain objects are
+    looked into; other objects are compared by ``==``. The first may be what `kept` returned.
     """
     here = path or "itself"
     if one is other:
         return
-    if type(one) is not type(other):
+    if (one.kind if isinstance(one, _Kept) else type(one)) is not type(other):
         yield here
-    elif depth > _DEEPEST:
-        raise ValueError("the result must not contain itself; return what is published alone")
-    elif (arrays := _arrays(one, other)) is not None:
-        if not _same_array(*arrays):
+        return
+    _refuse_endless(depth)
+    ours = one.parts if isinstance(one, _Kept) else _parts(one)
+    theirs = _parts(other)
+    if ours is None or theirs is None:
+        if not bool(np.all(one == other)):
             yield here
-    elif callable(getattr(one, "state_dict", None)):
-        yield from where_different(one.state_dict(), other.state_dict(), path, depth + 1)
-    elif isinstance(one, Mapping):
-        if list(one) != list(other):
-            yield f"the keys of {here}"
-            return
-        for key in one:
-            yield from where_different(one[key], other[key], f"{path}[{key!r}]", depth + 1)
-    elif isinstance(one, Sequence) and not isinstance(one, str | bytes):
-        if len(one) != len(other):
-            yield f"the length of {here}"
-            return
-        for i, (a, b) in enumerate(zip(one, other, strict=True)):
-            yield from where_different(a, b, f"{path}[{i}]", depth + 1)
-    elif dataclasses.is_dataclass(one) or _has_no_equality(one):
-        for name, value in _parts(one).items():
-            yield from where_different(value, _parts(other).get(name), f"{path}.{name}", depth + 1)
-    elif not _equal(one, other):
-        yield here
+    elif ours.form == "numbers":
+        if not _are_same(ours.inside, theirs.inside, depth):
+            yield here
+    else:
+        yield from _inside(ours, theirs, path, depth)
 
 
-def _arrays(one: Any, other: Any) -> tuple[Any, Any] | None:
-    if isinstance(one, np.ndarray | np.generic | float | complex):
-        return np.asarray(one), np.asarray(other)
-    if hasattr(one, "detach") and hasattr(one, "cpu"):  # a tensor
-        return one.detach().cpu().numpy(), other.detach().cpu().numpy()
-    if hasattr(one, "to_numpy"):  # a data frame or a column
-        return one.to_numpy(), other.to_numpy()
+def _refuse_endless(depth: int) -> None:
+    if depth > _DEEPEST:
+        raise ValueError("the result must not contain itself; return what is published alone")
+
+
+def _inside(ours: _Parts, theirs: _Parts, path: str, depth: int) -> Iterator[str]:
+    here = path or "itself"
+    if ours.form in ("keys", "places") and list(ours.inside) != list(theirs.inside):
+        yield f"the {'keys' if ours.form == 'keys' else 'length'} of {here}"
+        return
+    if set(ours.inside) != set(theirs.inside):
+        yield f"the attributes of {here}"
+    for key, part in ours.inside.items():
+        if key in theirs.inside:
+            name = {"attributes": f".{key}", "state": f"{key}"}.get(ours.form, f"[{key!r}]")
+            yield from where_different(part, theirs.inside[key], path + name, depth + 1)
+
+
+def _parts(value: Any, *, strict: bool = True) -> _Parts | None:
+    """Return what a value is made of, None for what ``==`` compares.
+
+    Raises:
+        TypeError: if there is nothing to compare two such values by, unless this is not `strict`.
+    """
+    if isinstance(value, type | types.ModuleType):
+        return None
+    if (numbers := _numbers(value)) is not None:
+        return _Parts("numbers", numbers)
+    if callable(getattr(value, "state_dict", None)):
+        return _Parts("state", {"": value.state_dict(), **_beside_state(value)})
+    if isinstance(value, Mapping):
+        return _Parts("keys", dict(value))
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | range):
+        return _Parts("places", dict(enumerate(value)))
+    if isinstance(value, types.FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
+        defaults = (value.__defaults__, value.__kwdefaults__)
+        made = {"code": value.__code__, "closure": cells, "defaults": defaults}
+        return _Parts("attributes", {**made, **vars(value)})
+    if isinstance(value, types.MethodType):
+        return _Parts("attributes", {"self": value.__self__, "function": value.__func__})
+    if isinstance(value, functools.partial):
+        bound = {"function": value.func, "arguments": value.args, "named": value.keywords}
+        return _Parts("attributes", bound)
+    if dataclasses.is_dataclass(value):
+        names = [item.name for item in dataclasses.fields(value)]
+        return _Parts("attributes", {name: getattr(value, name) for name in names})
+    return _attributes(value, strict=strict) if _has_no_equality(value) else None
+
+
+def _numbers(value: Any) -> dict[Any, Any] | None:
+    """Return the arrays that a value of numbers is made of, None for other values."""
+    if isinstance(value, np.ma.MaskedArray):
+        return {"data": value.filled(0), "mask": np.ma.getmaskarray(value)}
+    if isinstance(value, np.ndarray | np.generic | float | complex):
+        return {"data": np.asarray(value)}
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor
+        return {"data": value.detach().cpu().numpy()}
+    if hasattr(value, "to_numpy"):  # a data frame, or a column, with what names its rows
+        names = {"index": getattr(value, "index", None), "columns": getattr(value, "columns", None)}
+        known = {k: np.asarray(v) for k, v in names.items() if v is not None and not callable(v)}
+        return {"data": np.asarray(value.to_numpy()), **known}
+    if hasattr(value, "tocoo"):  # a sparse matrix
+        found = value.tocoo()
+        shape = np.asarray(found.shape)
+        return {"data": found.data, "row": found.row, "column": found.col, "shape": shape}
     return None
 
 
-def _same_array(one: Any, other: Any) -> bool:
+def _beside_state(value: Any) -> dict[str, Any]:
+    """Return numbers and words that modules hold beside their state, by name."""
+    modules = getattr(value, "named_modules", None)
+    if not callable(modules):
+        return {}
+    return {
+        ".".join(("", *([place] if place else []), name)): held
+        for place, module in modules()
+        for name, held in vars(module).items()
+        if not name.startswith("_") and isinstance(held, _PLAIN) and name != "training"
+    }
+
+
+def _attributes(value: Any, *, strict: bool) -> _Parts | None:
+    slots = {
+        name
+        for kind in type(value).__mro__
+        for name in _listed(vars(kind).get("__slots__", ()))
+        if not name.startswith("__") and hasattr(value, name)
+    }
+    if not hasattr(value, "__dict__") and not slots:
+        if strict:
+            raise TypeError(
+                f"two results of type {type(value).__name__} cannot be compared; return numbers, "
+                "arrays, or containers of them"
+            )
+        return None
+    held = {name: getattr(value, name) for name in sorted(slots)}
+    return _Parts("attributes", {**held, **getattr(value, "__dict__", {})})
+
+
+def _listed(slots: Any) -> list[str]:
+    return [slots] if isinstance(slots, str) else list(slots)
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:  # a name that is bound later
+        return False
+
+
+def _are_same(ours: dict[Any, Any], theirs: dict[Any, Any], depth: int) -> bool:
+    return ours.keys() == theirs.keys() and all(
+        _is_same(part, theirs[name], depth) for name, part in ours.items()
+    )
+
+
+def _is_same(one: NDArray[Any], other: NDArray[Any], depth: int) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
-    if one.dtype.kind in "fc":
-        return bool(np.array_equal(one, other, equal_nan=True))
-    return bool(np.array_equal(one, other))
+    if one.dtype.kind == "O":
+        parts = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
+        return not any(any(where_different(a, b, "", depth + 1)) for a, b in parts)
+    if one.dtype.kind not in "fc":
+        return bool(np.array_equal(one, other))
+    if not np.array_equal(one, other, equal_nan=True):
+        return False
+    signs = [np.signbit(part) for part in (one.real, other.real, one.imag, other.imag)]
+    zeros = [one.real == 0, one.imag == 0]
+    return all(bool((signs[2 * i] == signs[2 * i + 1])[zero].all()) for i, zero in enumerate(zeros))
 
 
 def _has_no_equality(value: Any) -> bool:
     return "__eq__" not in {name for kind in type(value).__mro__[:-1] for name in vars(kind)}
-
-
-def _equal(one: Any, other: Any) -> bool:
-    found = one == other
-    return bool(np.all(found))
-
-
-def _parts(value: Any) -> dict[str, Any]:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
-    if not hasattr(value, "__dict__"):
-        raise TypeError(
-            f"two results of type {type(value).__name__} cannot be compared; return numbers, "
-            "arrays, or containers of them"
-        )
-    return dict(vars(value))

@@ -190,6 +190,8 @@ def frozen(outcome: Any) -> Any:
     """Return a copy that neither run can change."""
     if hasattr(outcome, "detach") and hasattr(outcome, "clone"):
         return outcome.detach().clone()
+    if isinstance(outcome, tuple) and hasattr(outcome, "_make"):  # with names
+        return outcome._make(frozen(part) for part in outcome)
     if isinstance(outcome, list | tuple):
         return type(outcome)(frozen(part) for part in outcome)
     return copy.deepcopy(outcome)

@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from taut._base import validate
 from taut.accounting import Adjacency, PrivacyLoss
 from taut.audit._replay.checks import Comparison
 from taut.audit._replay.circumstances import set_states, states
+from taut.audit._replay.equality import kept
 from taut.audit._replay.recorders import Diverged, FirstRun, SecondRun
 from taut.audit._replay.result import ReplayResult
 from taut.noise import default_generator
@@ -81,10 +84,12 @@ def replay(
         )
     relation = _relation(data, neighbour) if adjacency is None else Adjacency(adjacency)
     key = default_generator().bytes(_KEY_BYTES)
+    if isinstance(data, np.ndarray) and isinstance(neighbour, np.ndarray):
+        neighbour = _apart(data, neighbour)
     before = states()
     first = FirstRun(key, differs_at)
     with recording(first):
-        one = _finished(function(data))
+        one = kept(_finished(function(data)))  # the second run may write into the same object
     set_states(before)
     second = SecondRun(first, key, differs_at)
     compared = Comparison(first.entries, second.releases, relation, crafted)
@@ -118,6 +123,11 @@ def _relation(data: object, neighbour: object) -> Adjacency:
     except TypeError:
         return Adjacency.ADD_REMOVE
     return Adjacency.REPLACE if alike else Adjacency.ADD_REMOVE
+
+
+def _apart(data: Any, neighbour: Any) -> Any:
+    """Return the neighbour, copied if it is a part of the data, which the first run may change."""
+    return neighbour.copy() if np.may_share_memory(data, neighbour) else neighbour
 
 
 def _finished(result: Any) -> Any:

@@ -28,44 +28,60 @@ class NoiseDraw(np.ndarray[Any, Any]):
         kind: name of the distribution.
         scale: its scale.
         sensitivity: declared bound on what one record changes in the value it is added to.
+        is_spent: whether something else was written into it, a value above all: then it is an array
+            like any other.
     """
 
     kind: str
     scale: float
     sensitivity: object
     source: object
+    is_spent: bool
 
     def __array_finalize__(self, parent: Any) -> None:
         self.kind = getattr(parent, "kind", "noise")
         self.scale = getattr(parent, "scale", 0.0)
         self.sensitivity = getattr(parent, "sensitivity", 0.0)
         self.source = getattr(parent, "source", None)
+        self.is_spent = getattr(parent, "is_spent", False)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.is_spent = True
+        np.asarray(self)[key] = value
 
     def __getitem__(self, key: Any) -> Any:
         """Return a part of the noise, a single number among it, as noise."""
-        return _draw(np.asarray(np.asarray(self)[key]), self, self.scale)
+        part = np.asarray(self)[key]
+        return part if self.is_spent else _draw(np.asarray(part), self, self.scale)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """Make a release of a sum, a draw of a multiple, and plain numbers of everything else."""
-        if method == "__call__" and len(inputs) == 2 and _is_plain(inputs, options):
+        if method == "__call__" and _is_plain(inputs, options):
             if ufunc in _ADDS and (release := self._added(ufunc, *inputs, **options)) is not None:
                 return release
-            if (factor := _factor(ufunc, *inputs)) is not None and not options:
-                return _draw(factor * np.asarray(self), self, abs(factor) * self.scale)
+            if (factor := _factor(ufunc, *inputs)) is not None:
+                return self._multiplied(factor, **options)
         plain = [np.asarray(part) if isinstance(part, NoiseDraw) else part for part in inputs]
         if "out" in options:
-            options["out"] = tuple(
-                np.asarray(part) if isinstance(part, NoiseDraw) else part for part in options["out"]
-            )
+            options["out"] = tuple(_written(part) for part in options["out"])
         return getattr(ufunc, method)(*plain, **options)
+
+    def _multiplied(self, factor: float, out: tuple[Any, ...] = ()) -> Any:
+        """Return a multiple of the noise, which may be written into itself."""
+        product = np.multiply(np.asarray(self), factor)
+        if not out:
+            return _draw(product, self, abs(factor) * self.scale)
+        (place,) = out
+        np.copyto(_written(place), product, casting="same_kind")
+        if place is self:
+            self.scale, self.is_spent = abs(factor) * self.scale, False
+        return place
 
     def _added(self, ufunc: Any, one: Any, other: Any, **options: Any) -> Any:
         """Return the release of value plus noise; None if this is a sum of draws."""
-        if isinstance(one, NoiseDraw) and isinstance(other, NoiseDraw):
+        if _is_noise(one) and (_is_noise(other) or ufunc is np.subtract):
             return None
-        if ufunc is np.subtract and isinstance(one, NoiseDraw):
-            return None
-        value = other if isinstance(one, NoiseDraw) else one
+        value = other if _is_noise(one) else one
         noise = np.asarray(self)
 
         def draw() -> Any:
@@ -80,7 +96,7 @@ class NoiseDraw(np.ndarray[Any, Any]):
             release = foreign_release(self.kind, shaped, self.sensitivity, self.scale, norm)
             outcome = recorder.release(draw, release, self.source)
         if "out" in options:
-            options["out"][0][...] = outcome
+            np.copyto(_written(options["out"][0]), outcome, casting="same_kind")
             return options["out"][0]
         return outcome
 
@@ -98,6 +114,8 @@ class RecordedGenerator:
         self._sensitivity = sensitivity
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_generator":  # a copy asks before it has one
+            raise AttributeError(name)
         found = getattr(self._generator, name)
         if not callable(found):
             return found
@@ -118,9 +136,18 @@ class RecordedGenerator:
         """Draw Laplace noise: a part of a release, if it is not moved."""
         return self._noise("laplace", self._generator.laplace, loc, scale, size)
 
-    def standard_normal(self, size: Any = None) -> Any:
+    def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         """Draw normal noise of deviation one, which may be multiplied with a scale."""
-        return self.normal(0.0, 1.0, size)
+        recorder = active()
+        if recorder is None:
+            return self._generator.standard_normal(size, dtype, out)
+        if out is not None:
+            raise validate.WrongType(
+                "a recorded generator draws into no array of the program; leave out= away"
+            )
+        recorder.follow(self._generator)
+        noise = np.asarray(self._generator.standard_normal(size, dtype))
+        return _new_draw(noise, "gaussian", 1.0, self._sensitivity, self._generator)
 
     def _noise(self, kind: str, draw: Callable[..., Any], loc: Any, scale: Any, size: Any) -> Any:
         recorder = active()
@@ -147,8 +174,8 @@ def recorded_generator(generator: np.random.Generator, *, sensitivity: object) -
             length, in l2 for normal noise and in l1 for Laplace noise.
 
     `normal`, `laplace` and `standard_normal` then return arrays that know that they are noise. Such
-    an array may be multiplied with a number; added to a value, or taken from it, the sum is a
-    release. All else that is done with it makes plain numbers of it: a release that a replay does
+    an array may be multiplied with a number, in place too; added to a value, or taken from it, the
+    sum is a release, and what was written into is noise no more. All else that is done with it makes plain numbers of it: a release that a replay does
     not see, and whose result it finds to depend on the data. Give such functions to `recorded`.
 
     **Guarantee**: outside of a replay, the numbers and types of the generator itself.
@@ -173,10 +200,11 @@ def recorded_generator(generator: np.random.Generator, *, sensitivity: object) -
 
 
 def _new_draw(
-    noise: NDArray[np.float64], kind: str, scale: float, sensitivity: object, source: object
+    noise: NDArray[np.floating[Any]], kind: str, scale: float, sensitivity: object, source: object
 ) -> NoiseDraw:
     drawn = noise.view(NoiseDraw)
     drawn.kind, drawn.scale, drawn.sensitivity, drawn.source = kind, scale, sensitivity, source
+    drawn.is_spent = False
     return drawn
 
 
@@ -184,15 +212,30 @@ def _draw(noise: NDArray[np.float64], like: NoiseDraw, scale: float) -> NoiseDra
     return _new_draw(np.asarray(noise), like.kind, scale, like.sensitivity, like.source)
 
 
+def _is_noise(part: Any) -> bool:
+    return isinstance(part, NoiseDraw) and not part.is_spent
+
+
 def _is_plain(inputs: tuple[Any, ...], options: dict[str, Any]) -> bool:
-    return not set(options) - {"out"} and any(isinstance(part, NoiseDraw) for part in inputs)
+    return not set(options) - {"out"} and any(_is_noise(part) for part in inputs)
 
 
-def _factor(ufunc: Any, one: Any, other: Any) -> float | None:
+def _written(place: Any) -> Any:
+    """Return an array that something is written into; noise is no noise after that."""
+    if isinstance(place, NoiseDraw):
+        place.is_spent = True
+        return np.asarray(place)
+    return place
+
+
+def _factor(ufunc: Any, one: Any, other: Any = None) -> float | None:
     """Return the number that a draw is multiplied with, if that is all that happens."""
-    number, is_left = (other, True) if isinstance(one, NoiseDraw) else (one, False)
+    if other is None:
+        return -1.0 if ufunc is np.negative else None
+    number, is_left = (other, True) if _is_noise(one) else (one, False)
     if isinstance(number, NoiseDraw) or np.ndim(number):
         return None
     if ufunc is np.multiply:
         return float(number)
-    return 1 / float(number) if ufunc in (np.divide, np.true_divide) and is_left else None
+    is_quotient = ufunc in (np.divide, np.true_divide) and is_left and number
+    return 1 / float(number) if is_quotient else None

@@ -16,16 +16,33 @@ from taut.noise.recording import Release, active
 __all__ = ["NoiseTensor", "recorded_optimizer", "recorded_torch"]
 
 _ADDS = {"add", "add_", "__add__", "__radd__", "__iadd__", "sub", "sub_", "__sub__", "__isub__"}
-_MULTIPLIES = {"mul", "__mul__", "__rmul__"}
+_MULTIPLIES = {"mul", "mul_", "__mul__", "__rmul__", "__imul__"}
+_DIVIDES = {"div", "div_", "__truediv__", "__itruediv__", "true_divide", "true_divide_"}
+_NEGATES = {"neg", "neg_", "__neg__", "negative", "negative_"}
+_IN_PLACE = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__setitem__"}
+_KEEPS = {
+    *("to", "type", "float", "double", "half", "bfloat16", "cpu", "cuda", "clone", "detach"),
+    *("view", "reshape", "view_as", "reshape_as", "flatten", "squeeze", "unsqueeze", "ravel"),
+    *("contiguous", "__getitem__"),
+}
+"""What leaves the numbers of a draw as they are, or some of them."""
 _OUTPUTS = ("normal", "randn", "randn_like")
 _FLOAT_ROUNDING = 2.0**-18  # relative, of a sum over a batch in single precision
 
 
 class NoiseTensor(Tensor):
-    """Normal noise that has not been added to anything yet."""
+    """Normal noise that has not been added to anything yet.
+
+    Attributes:
+        scale: its deviation.
+        sensitivity: declared bound on what one record changes in the value it is added to.
+        is_spent: whether something else was written into it, a value above all: then it is a tensor
+            like any other.
+    """
 
     scale: float
     sensitivity: object
+    is_spent: bool
 
     @classmethod
     def __torch_function__(
@@ -34,19 +51,23 @@ class NoiseTensor(Tensor):
         """Make a release of a sum, noise of a multiple, and a plain tensor of everything else."""
         named = kwargs or {}
         name = getattr(function, "__name__", "")
-        if name in _ADDS and len(args) == 2 and not named:
-            found = _added(function, *args)
+        if name in _ADDS and len(args) == 2 and set(named) <= {"alpha"}:
+            found = _added(function, *args, **named)
             if found is not None:
                 return found
-        noises = [part for part in args if isinstance(part, NoiseTensor)]
+        noises = [part for part in args if _is_noise(part)]
         plain = tuple(_plain(part) for part in args)
+        factor = _factor(name, args) if len(noises) == 1 and not named else None
+        is_kept = name in _KEEPS and noises and args[0] is noises[0]
         result = function(*plain, **{key: _plain(part) for key, part in named.items()})
-        if name in _MULTIPLIES and len(noises) == 1 and len(args) == 2:
-            (factor,) = (part for part in args if not isinstance(part, NoiseTensor))
-            if isinstance(factor, int | float):
-                scale = abs(factor) * noises[0].scale
-                return _noise(result, scale, noises[0].sensitivity)
-        return result
+        if factor is None and not is_kept:
+            _spend(name, args, named)
+            return result
+        noise, by = noises[0], 1.0 if factor is None else abs(factor)
+        if not _is_in_place(name):
+            return _noise(result, by * noise.scale, noise.sensitivity)
+        noise.scale *= by
+        return noise
 
 
 @contextmanager
@@ -153,28 +174,65 @@ def _drawing(
 
 def _noise(tensor: Tensor, scale: float, sensitivity: object) -> NoiseTensor:
     noise: NoiseTensor = tensor.as_subclass(NoiseTensor)
-    noise.scale, noise.sensitivity = float(scale), sensitivity
+    noise.scale, noise.sensitivity, noise.is_spent = float(scale), sensitivity, False
     return noise
+
+
+def _is_noise(part: Any) -> bool:
+    return isinstance(part, NoiseTensor) and not getattr(part, "is_spent", True)
+
+
+def _is_in_place(name: str) -> bool:
+    return name in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
+
+
+def _spend(name: str, args: Any, named: dict[str, Any]) -> None:
+    """Remember which noise a function has written something else into."""
+    places = [named.get("out"), args[0] if args and _is_in_place(name) else None]
+    for place in places:
+        if isinstance(place, NoiseTensor):
+            place.is_spent = True
+
+
+def _factor(name: str, args: Any) -> float | None:
+    """Return the number that a draw is multiplied with, if that is all that happens."""
+    if name in _NEGATES and len(args) == 1:
+        return -1.0
+    if len(args) != 2:
+        return None
+    number = args[1] if isinstance(args[0], NoiseTensor) else args[0]
+    if not isinstance(number, int | float):
+        return None
+    if name in _MULTIPLIES:
+        return float(number)
+    is_quotient = name in _DIVIDES and isinstance(args[0], NoiseTensor) and number
+    return 1 / float(number) if is_quotient else None
 
 
 def _plain(part: Any) -> Any:
     return part.as_subclass(Tensor) if isinstance(part, NoiseTensor) else part
 
 
-def _added(function: Any, one: Any, other: Any) -> Any:
+def _added(function: Any, one: Any, other: Any, alpha: float = 1) -> Any:
     """Return the release of a value plus noise; None if no replay sees it, or no value is there."""
-    recorder = active()
-    if recorder is None or (isinstance(one, NoiseTensor) and isinstance(other, NoiseTensor)):
+    recorder, name = active(), function.__name__
+    if recorder is None or (_is_noise(one) and _is_noise(other)):
         return None
-    noise, value = (one, other) if isinstance(one, NoiseTensor) else (other, one)
-    in_place = function.__name__ in ("add_", "sub_", "__iadd__", "__isub__")
-    if noise is one and (in_place or "sub" in function.__name__):
+    if not isinstance(alpha, int | float) or (alpha != 1 and _is_noise(one)):
+        return None
+    noise, value = (one, other) if _is_noise(one) else (other, one)
+    if not _is_noise(noise) or (noise is one and "sub" in name):
         return None
     shape = torch.broadcast_shapes(noise.shape, value.shape if isinstance(value, Tensor) else ())
-    vector = torch.as_tensor(value).detach().clone().broadcast_to(shape)
-    release = foreign_release("gaussian", vector, noise.sensitivity, noise.scale, 2.0)
-    outcome = recorder.release(lambda: function(_plain(one), _plain(other)), release, None)
-    if in_place and outcome is not value:
-        value.copy_(outcome)
-        return value
-    return outcome
+    vector = torch.as_tensor(_plain(value)).detach().clone().broadcast_to(shape)
+    scale = abs(alpha) * noise.scale
+    release = foreign_release("gaussian", vector, noise.sensitivity, scale, 2.0)
+    more = {} if alpha == 1 else {"alpha": alpha}
+    outcome = recorder.release(lambda: function(_plain(one), _plain(other), **more), release, None)
+    if not _is_in_place(name):
+        return outcome
+    if noise is one:
+        noise.is_spent = True
+    if outcome is not one:
+        _plain(one).copy_(outcome)
+    return one

@@ -203,7 +203,9 @@ def public_subspaces(
         raise ValueError(f"ranks must sum to between 1 and {dimension}, got {sum(wanted)}")
     steps = validate.positive_integer(iterations=iterations)
     if steps > _MOST_ROUNDS:
-        raise ValueError(f"iterations must be at most {_MOST_ROUNDS}, got iterations={iterations!r}")
+        raise ValueError(
+            f"iterations must be at most {_MOST_ROUNDS}, got iterations={iterations!r}"
+        )
     if method not in ("iteration", "gram"):
         raise ValueError(f"method must be 'iteration' or 'gram', got method={method!r}")
     if method == "gram":
