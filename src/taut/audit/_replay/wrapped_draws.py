@@ -175,8 +175,9 @@ def recorded_generator(generator: np.random.Generator, *, sensitivity: object) -
 
     `normal`, `laplace` and `standard_normal` then return arrays that know that they are noise. Such
     an array may be multiplied with a number, in place too; added to a value, or taken from it, the
-    sum is a release, and what was written into is noise no more. All else that is done with it makes plain numbers of it: a release that a replay does
-    not see, and whose result it finds to depend on the data. Give such functions to `recorded`.
+    sum is a release, and what was written into is noise no more. All else that is done with it
+    makes plain numbers of it: a release that a replay does not see, and whose result it finds to
+    depend on the data. Give such functions to `recorded`.
 
     **Guarantee**: outside of a replay, the numbers and types of the generator itself.
 
