@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from runs.configs import write_points
 
 from taut.accounting import best_of
 from taut.audit import verify_statement
@@ -93,6 +94,27 @@ def test_another_search_in_the_directory_is_refused(tuned):
     tune_run(tuned(training={"seed": 3}))
     with pytest.raises(ValueError, match="another file"):
         tune_run(tuned(training={"seed": 3}, tune={"trials": 3.0}))
+
+
+def test_statement_of_a_search_outlives_other_data(tuned, folder):
+    """With more examples trials would cost less than those that chose the model did."""
+    config = tuned({"plan.noise_multiplier": [1.5]}, plan={"epsilon": 9.0}, training={"seed": 3})
+    tune_run(config)
+    published = (folder / "run" / "statement.json").read_text()
+    write_points(folder, examples=1000)
+    with pytest.raises(UnsoundConfiguration, match="another space, law or promise"):
+        tune_run(config)
+    assert (folder / "run" / "statement.json").read_text() == published
+
+
+def test_statement_is_written_before_the_first_trial(tuned, folder, monkeypatch):
+    def killed(*_, **__):
+        assert verify_statement((folder / "run" / "statement.json").read_text()).holds
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("taut.runs._tune.train", killed)
+    with pytest.raises(KeyboardInterrupt):
+        tune_run(tuned())
 
 
 def test_trials_have_their_own_loss_where_plans_differ(tuned):

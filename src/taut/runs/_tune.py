@@ -100,10 +100,8 @@ def tune_run(config: TuneConfig, *, allow_code: str | None = None) -> TuningOutc
     assert plan.delta is not None
     search = prepare_tuning(config, allow_code=allow_code)
     _begin(config, directory)
-    # Spent from here on, whatever happens.
     seed = config.base.training.seed
-    promise = _statement(search, plan.delta) | {"is_secure": seed is None}
-    write_atomically(directory / "statement.json", json.dumps(promise, indent=2))
+    statement = _Statement(directory / "statement.json", plan.delta, is_secure=seed is None)
     tuned = tune(
         lambda setting: _trial(config, search, setting, allow_code),
         config.tune.axes,
@@ -112,21 +110,40 @@ def tune_run(config: TuneConfig, *, allow_code: str | None = None) -> TuningOutc
         delta=plan.delta,
         score_is_public=True,  # where it is not, the noise of scores is in the losses
         directory=directory / "private",
+        # Told once the directory is known to hold no other search, and before the first trial.
+        ledger=statement,
         generator=None if seed is None else SeededForExperiments(seed),
     )
+    statement.spend(tuned.loss)
     _publish(tuned, directory, config.scores, is_secure=seed is None)
     return TuningOutcome(tuned, directory, seed is None, config.scores)
 
 
-def _statement(search: PlannedSearch, delta: float) -> dict[str, Any]:
-    """Return the promise of the search, for ``taut verify``."""
-    epsilon = search.loss.epsilon_bounds(delta)
-    return {
-        "epsilon": {"lower": epsilon.lower, "upper": epsilon.upper},
-        "delta": delta,
-        "adjacency": str(search.loss.adjacency),
-        "loss": search.loss.to_dict(),
-    }
+@dataclass(frozen=True)
+class _Statement:
+    """The promise of a search in a file, for ``taut verify``.
+
+    Attributes:
+        path: where it is written.
+        delta: where the promise holds.
+        is_secure: whether all randomness comes from a secure generator.
+    """
+
+    path: Path
+    delta: float
+    is_secure: bool
+
+    def spend(self, loss: PrivacyLoss) -> None:
+        """Write what is spent from here on, whatever happens."""
+        epsilon = loss.epsilon_bounds(self.delta)
+        promise = {
+            "epsilon": {"lower": epsilon.lower, "upper": epsilon.upper},
+            "delta": self.delta,
+            "adjacency": str(loss.adjacency),
+            "loss": loss.to_dict(),
+            "is_secure": self.is_secure,
+        }
+        write_atomically(self.path, json.dumps(promise, indent=2))
 
 
 def _loss(config: TuneConfig, search: PlannedSearch) -> Any:
