@@ -59,6 +59,7 @@ def test_setting_is_a_mapping():
         ({"a": []}, ValueError, "must not be empty"),
         ({"a": "text"}, TypeError, "list or a Range"),
         ({"a": 3}, TypeError, "list or a Range"),
+        ({1: [0.5]}, TypeError, "names of a space must be texts"),
         ({"a": [1.0, math.nan]}, ValueError, "finite"),
         ({"a": list(range(200)), "b": list(range(200))}, ValueError, "leave some out"),
     ],

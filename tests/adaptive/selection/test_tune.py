@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import stat
+import threading
 from decimal import Decimal
 
 import numpy as np
@@ -340,6 +341,36 @@ def test_ledger_is_charged_before_the_first_trial_and_once(tmp_path):
         search(interrupted, **options)
     assert search(**options).setting == search(**options).setting
     assert budget.remaining == expected.remaining
+
+
+@pytest.mark.parametrize("values", [[np.int64(3)], [{1}], [object()]])
+def test_values_that_files_cannot_hold_are_refused_before_anything_is_paid(tmp_path, values):
+    budget = taut.PrivacyFilter(8.0, 1e-6, kind="renyi")
+    with pytest.raises(TypeError, match="'width' must be ones that JSON can hold"):
+        search(space={"width": values}, directory=tmp_path / "s", ledger=budget)
+    assert budget.remaining.fraction == 1
+    assert search(lambda _: Trial(1.0, COST), {"width": values}).score == 1.0
+
+
+def test_values_that_cannot_be_copied_are_refused_before_anything_is_paid():
+    budget = taut.PrivacyFilter(8.0, 1e-6, kind="renyi")
+    with pytest.raises(TypeError, match="'lock' must be ones that can be copied"):
+        search(space={"lock": [threading.Lock()]}, ledger=budget)
+    assert budget.remaining.fraction == 1
+
+
+def test_losses_see_the_settings_that_trials_have(tmp_path):
+    """A loss that knows tuples alone failed after the budget was spent."""
+    budget = taut.PrivacyFilter(8.0, 1e-6, kind="renyi")
+    losses = {(64, 10): COST}
+    with pytest.raises(TypeError, match="unhashable"):
+        search(
+            space={"widths": [(64, 10)]},
+            loss=lambda setting: losses[setting["widths"]],
+            directory=tmp_path / "s",
+            ledger=budget,
+        )
+    assert budget.remaining.fraction == 1
 
 
 def test_search_beyond_the_budget_is_not_begun(tmp_path):

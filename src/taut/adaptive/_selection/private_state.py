@@ -115,10 +115,7 @@ class PrivateState:
         return "settings" in self._known
 
     def begin(self, settings: list[dict[str, Any]]) -> None:
-        """Keep the settings of all trials."""
-        if self.directory is not None:
-            # What a search that was killed would read: tuples are lists from the start.
-            settings = json.loads(json.dumps(settings))
+        """Keep the settings of all trials, that JSON can hold if files are kept."""
         self._known = {"search": self._search, "settings": settings, "ended": 0, "best": None}
         self._write()
 

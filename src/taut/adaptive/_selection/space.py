@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -111,6 +112,8 @@ class Space:
         if not isinstance(self.axes, Mapping) or not self.axes:
             raise ValueError("a space needs a name with values at least, got an empty one")
         for name, values in self.axes.items():
+            if not isinstance(name, str):
+                raise validate.WrongType(f"names of a space must be texts, got {name!r}")
             if isinstance(values, Range):
                 continue
             if isinstance(values, str | bytes) or not isinstance(values, Sequence):
@@ -127,6 +130,30 @@ class Space:
                 f"a grid may have {_MOST_SETTINGS} settings, got {self.size}; leave some out, or "
                 "use a Range"
             )
+
+    def copied(self, *, plain: bool) -> Space:
+        """Return a space of copies, of which every trial can have one of its own.
+
+        Args:
+            plain: whether values are what JSON makes of them, such as lists of tuples: those of
+                a search that was killed and goes on.
+
+        Raises:
+            TypeError: if a value cannot be copied, or JSON cannot hold it.
+        """
+        axes: dict[str, Any] = {}
+        for name, values in self.axes.items():
+            try:
+                axes[name] = copy.deepcopy(values)
+                if plain and not isinstance(values, Range):
+                    axes[name] = json.loads(json.dumps(list(values)))
+            except Exception as error:
+                how = "that JSON can hold, as files are kept" if plain else "that can be copied"
+                raise validate.WrongType(
+                    f"values of {name!r} must be ones {how}, such as numbers of Python, texts and "
+                    f"lists: {error}"
+                ) from None
+        return Space(axes)
 
     @property
     def size(self) -> int | None:
