@@ -161,6 +161,8 @@ def test_search_on_public_data_is_free():
     assert found.is_free
     assert found.epsilon.upper == 0
     assert "public data alone" in str(found)
+    free = taut.accounting.zero(adjacency="replace")
+    assert search(lambda _: Trial(1.0, free), loss=free).is_free
 
 
 def test_range_needs_one_loss():
@@ -341,6 +343,41 @@ def test_ledger_is_charged_before_the_first_trial_and_once(tmp_path):
         search(interrupted, **options)
     assert search(**options).setting == search(**options).setting
     assert budget.remaining == expected.remaining
+
+
+def test_search_that_was_begun_without_a_ledger_is_charged_when_it_goes_on(tmp_path):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    expected = taut.PrivacyFilter(8.0, 1e-6, kind="renyi")
+    expected.spend(best_of(COST, Trials.geometric(20)))
+    with pytest.raises(KeyboardInterrupt):
+        search(interrupted, directory=tmp_path / "s")
+    poor = taut.PrivacyFilter(0.1, 1e-6, kind="renyi")
+    with pytest.raises(BudgetExceeded):
+        search(lambda _: pytest.fail("tried"), directory=tmp_path / "s", ledger=poor)
+    budget = taut.PrivacyFilter(8.0, 1e-6, kind="renyi")
+    for _ in range(2):
+        search(directory=tmp_path / "s", ledger=budget)
+        assert budget.remaining == expected.remaining
+
+
+def test_finished_search_without_a_ledger_is_charged_when_it_is_told(tmp_path):
+    search(directory=tmp_path / "s")
+    with pytest.raises(BudgetExceeded):
+        search(directory=tmp_path / "s", ledger=taut.PrivacyFilter(0.1, 1e-6, kind="renyi"))
+
+
+def test_seeded_search_stays_an_experiment_when_it_goes_on(tmp_path):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search(interrupted, directory=tmp_path / "s")
+    for _ in range(2):
+        found = search(directory=tmp_path / "s", generator=default_generator())
+        assert not found.is_secure
+    assert verify_statement(found.statement).verdict == "not certified"
 
 
 @pytest.mark.parametrize("values", [[np.int64(3)], [{1}], [object()]])

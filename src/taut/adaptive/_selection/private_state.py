@@ -69,6 +69,7 @@ class PrivateState:
         try:
             self._known = json.loads(path.read_text(encoding="utf-8"))
             before = self._known["search"]
+            _ = self.is_secure, self.is_charged
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{path} is damaged; a search without it cannot go on") from None
         if before != json.loads(json.dumps(self._search)):
@@ -114,9 +115,37 @@ class PrivateState:
         """Whether the settings of all trials are drawn."""
         return "settings" in self._known
 
-    def begin(self, settings: list[dict[str, Any]]) -> None:
-        """Keep the settings of all trials, that JSON can hold if files are kept."""
-        self._known = {"search": self._search, "settings": settings, "ended": 0, "best": None}
+    def begin(self, settings: list[dict[str, Any]], *, is_secure: bool, is_charged: bool) -> None:
+        """Keep the settings of all trials.
+
+        Args:
+            settings: those of all trials; JSON can hold them if files are kept.
+            is_secure: whether they were drawn by a secure generator.
+            is_charged: whether a ledger has taken the loss of the search.
+        """
+        self._known = {
+            "search": self._search,
+            "is_secure": is_secure,
+            "is_charged": is_charged,
+            "settings": settings,
+            "ended": 0,
+            "best": None,
+        }
+        self._write()
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the trials were drawn by a secure generator, whatever goes on with them."""
+        return self._known["is_secure"] is True
+
+    @property
+    def is_charged(self) -> bool:
+        """Whether a ledger has taken the loss of the search."""
+        return self._known["is_charged"] is True
+
+    def charged(self) -> None:
+        """Keep that a ledger has taken the loss of a search that was begun without one."""
+        self._known["is_charged"] = True
         self._write()
 
     @property
@@ -144,12 +173,13 @@ class PrivateState:
     def finish(self) -> dict[str, Any]:
         """Return the best trial, or nothing; how many there were, and all others, are forgotten."""
         best: dict[str, Any] | None = self._known["best"]
-        kept = None if best is None else self.place(best["number"])
-        if kept is not None and not self._winner.exists():
-            kept.replace(self._winner)
+        place = None if best is None else self.place(best["number"])
+        if place is not None and not self._winner.exists():
+            place.replace(self._winner)
         # The winner's number is forgotten too: there were at least as many.
         found = {key: value for key, value in (best or {}).items() if key != "number"}
-        self._known = {"search": self._search, "winner": found}
+        kept = ("search", "is_secure", "is_charged")
+        self._known = {key: self._known[key] for key in kept} | {"winner": found}
         self._write()
         self._forget_trials()
         return found

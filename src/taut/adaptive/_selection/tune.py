@@ -12,7 +12,7 @@ from typing import Any, SupportsFloat
 
 from taut._base import validate
 from taut._base.rounding import round_down, round_up
-from taut.accounting import Bounds, Ledger, PrivacyLoss, Trials, best_of, charge, zero
+from taut.accounting import Bounds, Ledger, PrivacyLoss, Trials, best_of, charge
 from taut.adaptive._selection.private_state import PrivateState
 from taut.adaptive._selection.space import Setting, Space
 from taut.errors import UnsoundConfiguration
@@ -70,7 +70,7 @@ class Tuned:
     @property
     def is_free(self) -> bool:
         """Whether trials cost nothing, because they looked at public data alone."""
-        return self.loss == zero()
+        return not self.loss.terms
 
     @property
     def statement(self) -> dict[str, Any]:
@@ -134,7 +134,8 @@ def tune(
         directory: private directory that lets a search go on after a kill; the number of trials is
             not drawn again, and a trial that was interrupted begins again in its own directory.
         ledger: who keeps the budget, such as a `taut.accounting.BudgetFile`; it is charged with the
-            loss of the search before the first trial, and not again when the search goes on.
+            loss of the search before the first trial, and not again when the search goes on;
+            or when it goes on, if it was begun without one.
         generator: source of bits; the secure one by default.
 
     **Guarantee**: that of `taut.accounting.best_of` for setting, score and output of the winner.
@@ -170,18 +171,23 @@ def tune(
     costs = _Costs(room, loss, extra)
     total = best_of(costs.all, trials)
     bits = default_generator() if generator is None else generator
+    payer = ledger if total.terms else None  # public data cost nothing
     state = PrivateState(place, _identity(room, total, level))
     with state.opened():
         best = state.winner
+        if best is None and not state.has_begun:
+            charge(payer, total)
+            secure = not isinstance(bits, SeededForExperiments)
+            drawn = _drawn(room, trials, bits)
+            state.begin(drawn, is_secure=secure, is_charged=payer is not None)
+        elif payer is not None and not state.is_charged:
+            charge(payer, total)
+            state.charged()
         if best is None:
-            if not state.has_begun:
-                charge(ledger if total.terms else None, total)  # public data cost nothing
-                state.begin(_drawn(room, trials, bits))
             for number, values in state.left:
                 state.ended(number, _tried(run, values, state.place(number), costs))
             best = state.finish()
-    found = _found(best, costs, total, level, trials)
-    return replace(found, is_secure=not isinstance(bits, SeededForExperiments))
+        return replace(_found(best, costs, total, level, trials), is_secure=state.is_secure)
 
 
 class _Costs:
