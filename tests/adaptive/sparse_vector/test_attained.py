@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 from adaptive.sparse_vector.adversaries import probabilities, sequences
+from mpmath import mp
 from scipy import stats
 
 from taut.adaptive import ScalarNoise, SparseVectorDesign, SparseVectorStages
-from taut.adaptive._sparse_vector.attained.coins import CoinAttack
+from taut.adaptive._sparse_vector.attained.coins import CoinAttack, _of_coins
 from taut.adaptive._sparse_vector.attained.lower import certified_lower
 from taut.adaptive._sparse_vector.attained.streams import Attack, Streams, epsilons
 
@@ -132,6 +133,45 @@ def test_rounded_noise_is_no_worse_than_the_bound_says(kind):
     for delta in (1e-3, 1e-2):
         truth = epsilon_of(p, q, delta)
         assert 0.3 * truth <= found.epsilon_bounds(delta).lower <= truth
+
+
+def log_ended(tops, queries, chance):
+    """Return log P(Bin(queries, chance) >= tops) to forty digits."""
+    with mp.workdps(60):
+        share, term, below = mp.mpf(chance), (1 - mp.mpf(chance)) ** queries, mp.mpf(0)
+        for j in range(tops):
+            below += term
+            term *= mp.mpf(queries - j) / (j + 1) * share / (1 - share)
+        return float(mp.log(1 - below))
+
+
+@pytest.mark.parametrize(
+    ("tops", "queries", "chance"),
+    [(7, 487117886, 1.624417396210053e-08), (15, 89776048, 1.8086382390142447e-07), (3, 99, 0.02)],
+)
+def test_binomials_of_many_are_as_near_as_they_claim(tops, queries, chance):
+    """SciPy loses digits in proportion to the number of questions."""
+    logs, doubts = streams("laplace", tops)._ended(queries, np.array([math.log(chance)]))
+    assert logs[0] == pytest.approx(log_ended(tops, queries, chance), abs=doubts[0])
+
+
+@pytest.mark.parametrize("tops", [1, 20, 10**5])
+def test_coins_of_many_are_no_rarer_than_they_claim(tops):
+    found = _of_coins(tops)
+    with mp.workdps(40):
+        for count in {0, tops // 3, tops // 2, tops}:
+            ways = mp.loggamma(tops + 1) - mp.loggamma(count + 1) - mp.loggamma(tops - count + 1)
+            assert found[count] >= mp.exp(ways - tops * mp.log(2)) * (1 - 1e-15)
+
+
+def test_many_coins_are_told_apart_in_groups():
+    """Every number by itself took minutes, and half a gigabyte, for as many answers above."""
+    few, many = (CoinAttack(streams("laplace", n), 2 * n, 0.0, 1.0, 1.0) for n in (8, 10**5))
+    assert few.masses()[0].size == 9
+    p, q = many.masses()
+    assert p.size <= 500
+    assert p.sum() <= 1
+    assert 0.99 <= q.sum() <= 1.01
 
 
 def test_searches_are_remembered():

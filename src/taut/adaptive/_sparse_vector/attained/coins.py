@@ -11,20 +11,33 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betainc, expit
 
 from taut._base.arrays import Vector
 from taut.accounting import PrivacyLoss
-from taut.adaptive._sparse_vector.attained.streams import Streams, epsilons, told_apart
+from taut.adaptive._sparse_vector.attained.streams import (
+    Streams,
+    epsilons,
+    of_binomials,
+    told_apart,
+)
 from taut.adaptive._sparse_vector.scalar_noise import log_cumulative, log_tail
 
 __all__ = ["CoinAttack", "best_coin_attack"]
 
+Integers = NDArray[np.int64]
+
 _STRIPS = 600  # of the threshold's noise, of which each counts at its worse end
 _REACH = {"gaussian": (-7.0, 7.0), "laplace": (-20.0, 20.0), "exponential": (0.0, 20.0)}
-_OF_BINOMIALS = 1e-10  # relative error of SciPy's betainc, of which it has thirteen digits
+_OF_SUMS = 2.0**-52  # relative error of a sum of logarithms, for each term and each unit of it
+_OF_SHARES = 2.0**-48  # relative error of a probability above: counts as often as it is taken
 _LEVELS = 25  # that are tried
-_MOST_TOPS = 10**5  # counts that are told apart
+_COUNTS = 500  # numbers of the first kind that are told apart
+_SPREAD = 5.0  # ten deviations of a number of equal coins, for each root of them
+_FORGOTTEN = 1e-12  # of the likeliest strip: shares of rarer ones are not looked for
+_VANISHING = 1e-290  # of a probability: what is lost where it leaves doubles
+_MOST_TOPS = 10**5  # whose binomials are added up
 
 
 @dataclass(frozen=True)
@@ -53,15 +66,19 @@ class CoinAttack:
     def masses(self) -> tuple[Vector, Vector]:
         """Return lower and upper bounds on probabilities of outcomes, of the largest ratio first.
 
-        Outcomes are how many answers above were of the first kind, if all were used up.
+        Outcomes are between which of some numbers the answers above of the first kind were, if all
+        were used up.
         """
         tops = self.streams.tops
-        counts = np.arange(tops, -1, -1.0)
-        halves = np.exp(_log_binomials(tops) - tops * math.log(2.0)) * (1 + _OF_BINOMIALS)
-        return np.diff(np.r_[0.0, self._at_least(counts)]), halves
+        share, weight = self._strips()
+        counts = _told(share, weight, tops)
+        # Nested events: at least so many of the first kind, for some numbers, the largest first.
+        one = self._at_least(counts, share, weight)
+        other = np.cumsum(_of_coins(tops)[::-1])[tops - counts]
+        return np.diff(one, prepend=0.0), np.diff(other, prepend=0.0)
 
-    def _at_least(self, counts: Vector) -> Vector:
-        """Return lower bounds on P(so many of the first kind, all used up).
+    def _strips(self) -> tuple[Vector, Vector]:
+        """Return the least share of the first kind and the least mass, for strips of the threshold.
 
         The share of the first kind rises with the threshold, as tails are log-concave; how likely
         it is that all are used up falls.
@@ -75,17 +92,22 @@ class CoinAttack:
         mass = np.diff(np.exp(log_cumulative(threshold.kind, x))) - 2.0**-50
         far = (z[:-1] - grid) / query.scale  # where the share is least
         above = log_tail(query.kind, far - self.up / query.scale)
-        share = expit(above - log_tail(query.kind, far + self.down / query.scale))
+        share: Vector = expit(above - log_tail(query.kind, far + self.down / query.scale))
         near = z[1:] / query.scale  # where answers above are rarest
         kinds = (near - self.up / query.scale, near + self.down / query.scale)
         chance = sum(np.exp(log_tail(query.kind, place)) for place in kinds) / 2
         ended = betainc(tops, self.queries - tops + 1.0, np.minimum(chance, 1.0))
-        weight = np.maximum(mass, 0.0) * ended * (1 - _OF_BINOMIALS)
+        return share, np.maximum(mass, 0.0) * ended
+
+    def _at_least(self, counts: Integers, share: Vector, weight: Vector) -> Vector:
+        """Return lower bounds on P(so many of the first kind, all used up)."""
+        tops = self.streams.tops
         tails = np.ones((counts.size, share.size))
         some = counts > 0
         tails[some] = betainc(counts[some, None], tops - counts[some, None] + 1.0, share)
         found: Vector = tails @ weight
-        return np.maximum.accumulate(found) * (1 - _OF_BINOMIALS)
+        doubt = of_binomials(self.queries) + of_binomials(tops) + 2 * tops * _OF_SHARES
+        return np.maximum.accumulate(found) * math.exp(-2 * doubt)  # twice: sums, and this product
 
 
 def best_coin_attack(
@@ -106,7 +128,20 @@ def best_coin_attack(
     return best
 
 
-def _log_binomials(n: int) -> Vector:
+def _told(share: Vector, weight: Vector, tops: int) -> Integers:
+    """Return which numbers of the first kind are told apart, the largest first; any are sound."""
+    likely = np.r_[0.5, share[weight > _FORGOTTEN * weight.max()]]
+    room = _SPREAD * math.sqrt(tops)
+    low = max(tops * float(likely.min()) - room, 0.0)
+    high = min(tops * float(likely.max()) + room, float(tops))
+    numbers = np.rint(np.linspace(low, high, _COUNTS)).astype(np.int64)
+    return np.unique(numbers)[::-1]
+
+
+def _of_coins(n: int) -> Vector:
+    """Return upper bounds on the probabilities of all numbers of heads, with room for their sum."""
     j = np.arange(float(n))
-    logs: Vector = np.r_[0.0, np.cumsum(np.log((n - j) / (j + 1)))]
-    return logs
+    logs = np.r_[0.0, np.cumsum(np.log((n - j) / (j + 1)))]
+    doubt = _OF_SUMS * (n + 1) * (1 + n * math.log(2.0))
+    found: Vector = np.exp(logs - n * math.log(2.0) + doubt) + _VANISHING
+    return found

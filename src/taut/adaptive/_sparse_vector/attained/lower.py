@@ -15,6 +15,7 @@ from taut.adaptive._sparse_vector.bounds import Comparisons
 __all__ = ["certified_lower"]
 
 _MANY = 10**6  # questions of an attack on a sparse vector without an end
+_MOST = 10**9  # of any attack: rounding of binomials grows with their number
 _SURE = 30  # answers below for each above, that tell of a high threshold where delta is zero
 _HIGH = 3.0  # scales of its noise that it is high by
 _OF_ONE = 0.02  # delta of one of many copies, which is told apart by its bulk
@@ -50,6 +51,7 @@ def _losses(
     """Yield losses that are reached."""
     streams = Streams(comparisons.threshold, comparisons.query, comparisons.tops, grid)
     queries = comparisons.queries or max(_MANY, 10 * comparisons.tops)
+    queries = min(queries, max(_MOST, comparisons.tops))
     least = -math.inf
     if comparisons.margin is not None:
         # The margin of the bounds has two grid steps of room for rounding.

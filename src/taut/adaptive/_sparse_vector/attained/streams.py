@@ -24,13 +24,14 @@ from taut.adaptive._sparse_vector.scalar_noise import (
     log_tail,
 )
 
-__all__ = ["Attack", "Streams", "epsilons", "log_binomial", "times", "told_apart"]
+__all__ = ["Attack", "Streams", "epsilons", "log_binomial", "of_binomials", "times", "told_apart"]
 
 _CELLS = 8192  # of the threshold's noise: bounds then are within some 1e-4 of each other
 _REACH = {"gaussian": (-12.0, 12.0), "laplace": (-45.0, 45.0), "exponential": (0.0, 45.0)}
 _COUNTS = 64  # numbers of answers above that are told apart; fewer are one outcome with all others
 _ROUNDINGS = 32 * 2.0**-53  # relative error of one logarithm of a tail: with room for log_ndtr
-_OF_BINOMIALS = 1e-10  # relative error of SciPy's betainc, of which it has thirteen digits
+_OF_BINOMIALS = 1e-10  # relative error of SciPy's betainc, with a hundred of it in hand
+_OF_COUNTS = 2.0**-53  # the same for every one that is counted: seen are a fifth of it
 _SUMMED = 2.0**-52  # relative error of a sum, for each term
 _HALVINGS = 40  # of an interval that holds an epsilon
 _LEAST = 1e-200  # of a probability that is looked at
@@ -127,7 +128,7 @@ class Streams:
         with np.errstate(divide="ignore"):
             logs = np.log(betainc(self.tops, questions - self.tops + 1.0, np.exp(above)))
         # What its argument is off by counts `tops` times at most: it rises no faster than a power.
-        return logs, _OF_BINOMIALS + self.tops * _ROUNDINGS * (1 + np.abs(above))
+        return logs, of_binomials(questions) + self.tops * _ROUNDINGS * (1 + np.abs(above))
 
     def _tails(self, z: Vector, level: float, side: int) -> tuple[Vector, Vector]:
         """Return log F and log G at a query, both for noise on the grid and off it.
@@ -184,6 +185,11 @@ def epsilons(p: Matrix, q: Matrix, delta: float) -> Matrix:
             above = np.maximum(p - np.exp(middle)[..., None] * q, 0).sum(axis=-1) > delta
         low, high = np.where(above, middle, low), np.where(above, high, middle)
     return low
+
+
+def of_binomials(count: int) -> float:
+    """Return the relative error of a binomial tail of so many, with that of their logarithms."""
+    return _OF_BINOMIALS + _OF_COUNTS * count
 
 
 def times(count: int, logs: Vector) -> Vector:
