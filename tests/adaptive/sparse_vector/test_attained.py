@@ -91,6 +91,7 @@ CASES = {
     "monotone": (design("laplace", 2, None, 8.0, monotone=True), 0.0, 0.99),
     "resampled": (design("laplace", 3, 200, 8.0, resample=True), 1e-6, 0.4),
     "floored": (design("gaussian", 2, None, 5.0, margin=8.0), 1e-6, 0.5),
+    "little noise": (design("gaussian", 400, 10**10, 0.2), 1e-9, 0.0),
     "no room": (design("laplace", 2, 2, 8.0), 1e-6, 0.2),
 }
 

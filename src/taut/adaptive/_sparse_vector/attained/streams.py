@@ -173,7 +173,7 @@ def epsilons(p: Matrix, q: Matrix, delta: float) -> Matrix:
         delta: where epsilon is wanted; at zero, the largest ratio.
     """
     seen = (p > _LEAST) & (q > _LEAST)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratios = np.where(seen, np.log(p / q), 0.0)
     high: Matrix = np.clip(ratios.max(axis=-1), 0.0, _LARGEST)
     if delta == 0:
