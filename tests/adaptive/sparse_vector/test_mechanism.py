@@ -101,15 +101,15 @@ def test_long_batches_end_in_the_right_portion():
 
 def test_resampling_draws_the_threshold_again():
     vector = made(tops=5, resample=True)
-    levels = [reveal(vector._level)]
+    levels = [reveal(vector._standing.level)]
     for _ in range(4):
         assert vector.ask(1e6)
-        levels.append(reveal(vector._level))
+        levels.append(reveal(vector._standing.level))
     assert len(set(levels)) == 5
     kept = made(tops=5)
-    first = reveal(kept._level)
+    first = reveal(kept._standing.level)
     kept.ask_many([1e6, 1e6])
-    assert reveal(kept._level) == first
+    assert reveal(kept._standing.level) == first
     batch = made(tops=5, resample=True)
     assert batch.ask_many([1e6, -1e6, 1e6, 1e6]).tolist() == [True, False, True, True]
 
@@ -223,7 +223,7 @@ def test_the_budget_is_charged_at_once():
 
 def test_nothing_secret_is_shown_or_stored():
     vector = made(seed=9)
-    level = str(reveal(vector._level))
+    level = str(reveal(vector._standing.level))
     assert level not in repr(vector)
     assert level not in str(vars(vector))
     for look in (pickle.dumps, copy.copy, copy.deepcopy):
@@ -311,3 +311,28 @@ def test_sequential_audit_does_not_refute_it():
 
     result = refute_training(run, claimed=design.loss, delta=1e-3, most_runs=300, seed=1)
     assert result.passed
+
+
+def test_design_cannot_be_replaced_by_a_longer_one():
+    here = made(tops=2)
+    with pytest.raises(AttributeError):
+        here.design = made(tops=99).design
+
+
+@pytest.mark.parametrize("resample", [False, True])
+def test_interrupted_question_leaves_no_trace(monkeypatch, resample):
+    """A threshold that were drawn again before its answer is counted would cost once more."""
+    here = made(tops=2, resample=resample)
+    before = here._standing
+
+    def interrupted(draw, *_):
+        assert draw().above.any()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("taut.adaptive._sparse_vector.mechanism.released", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            here.ask(1e9)
+    assert here._standing is before
+    assert here.ask(1e9)
+    assert (here._standing.level is before.level) is not resample

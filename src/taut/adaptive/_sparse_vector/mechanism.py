@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,6 +34,20 @@ class _Outcome:
 
     above: Answers
     gaps: Vector
+
+
+class _Standing(NamedTuple):
+    """How far a sparse vector has come, replaced as a whole: an interrupt finds one or the other.
+
+    Attributes:
+        asked: number of answers.
+        above: number of answers above.
+        level: noise on the threshold, in grid steps.
+    """
+
+    asked: int
+    above: int
+    level: Secret[int]
 
 
 class SparseVector:
@@ -86,7 +100,7 @@ class SparseVector:
         """Spend the loss, and draw the noise of the threshold."""
         if not isinstance(design, SparseVectorDesign):
             raise TypeError(f"design must be a SparseVectorDesign, got design={design!r}")
-        self.design = design
+        self._design = design
         self._least = self._checked_floor(least_value)
         self._threshold = None if threshold is None else self._checked_threshold(threshold)
         if budget is not None:
@@ -94,8 +108,12 @@ class SparseVector:
         self._source = generator
         self._home = os.getpid()
         self._lock = threading.Lock()
-        self._asked = self._above = 0
-        self._level = Secret(self._drawn_level())
+        self._standing = _Standing(0, 0, self._drawn_level())
+
+    @property
+    def design(self) -> SparseVectorDesign:
+        """The design, whose loss was spent when the object was made."""
+        return self._design
 
     @property
     def loss(self) -> PrivacyLoss:
@@ -105,13 +123,13 @@ class SparseVector:
     @property
     def tops_left(self) -> int:
         """How many answers above are left."""
-        return self.design.tops - self._above
+        return self.design.tops - self._standing.above
 
     @property
     def queries_left(self) -> int | None:
         """How many questions are left, None for any number."""
         most = self.design.most_queries
-        return None if most is None else most - self._asked
+        return None if most is None else most - self._standing.asked
 
     @property
     def is_exhausted(self) -> bool:
@@ -165,7 +183,7 @@ class SparseVector:
         """Return what is public: the design, and how far it has come."""
         return (
             f"<SparseVector with {self.design.threshold_noise} and {self.design.query_noise}; "
-            f"{self._asked} asked, {self.tops_left} answers above left>"
+            f"{self._standing.asked} asked, {self.tops_left} answers above left>"
         )
 
     def _refuse(self, *_: object) -> NoReturn:
@@ -187,50 +205,58 @@ class SparseVector:
         with self._lock:
             if self.is_exhausted:
                 raise BudgetExceeded(
-                    f"this sparse vector has ended, after {self._above} answers above in "
-                    f"{self._asked}; make another one, at its own price"
+                    f"this sparse vector has ended, after {self._standing.above} answers above in "
+                    f"{self._standing.asked}; make another one, at its own price"
                 )
             steps, levels = self._in_steps(values, thresholds)
             given, levels = steps[: self.queries_left], levels[: self.queries_left]
             if given.size == 0:
                 return _Outcome(np.empty(0, dtype=np.bool_), np.empty(0))
 
+            before = self._standing
+            level = before.level
+
             def draw() -> _Outcome:
-                return self._compared(given, levels)
+                nonlocal level
+                outcome, level = self._compared(given, levels)
+                return outcome
 
             def described() -> Release:
                 return self._described(given, levels)
 
             outcome = released(draw, described, self._source)
             # From what was released alone, so that a replay counts as the program did.
-            self._asked += outcome.above.size
-            self._above += int(np.count_nonzero(outcome.above))
+            above = before.above + int(np.count_nonzero(outcome.above))
+            self._standing = _Standing(before.asked + outcome.above.size, above, level)
             return outcome
 
-    def _compared(self, steps: Integers, levels: Integers) -> _Outcome:
-        """Return the answers, drawing noise for as many queries as are looked at."""
+    def _compared(self, steps: Integers, levels: Integers) -> tuple[_Outcome, Secret[int]]:
+        """Return the answers and what the threshold's noise is afterwards.
+
+        Noise is drawn for as many queries as are looked at.
+        """
         parts: list[_Outcome] = []
-        left = self.tops_left
+        left, level = self.tops_left, self._standing.level
         start = 0
         while start < steps.size and left:
             here = slice(start, start + _PORTION)
             noise = self.design.query_noise.draw(self.design.grid, steps[here].size, self._source)
-            part = self._one_portion(steps[here] + noise - levels[here], left)
+            part, level = self._one_portion(steps[here] + noise - levels[here], left, level)
             left -= int(np.count_nonzero(part.above))
             start += _PORTION
             parts.append(part)
-        return _Outcome(
-            np.concatenate([np.empty(0, dtype=np.bool_), *(part.above for part in parts)]),
-            np.concatenate([np.empty(0), *(part.gaps for part in parts)]),
-        )
+        above = np.concatenate([np.empty(0, dtype=np.bool_), *(part.above for part in parts)])
+        return _Outcome(above, np.concatenate([np.empty(0), *(part.gaps for part in parts)])), level
 
-    def _one_portion(self, noisy: Integers, left: int) -> _Outcome:
+    def _one_portion(
+        self, noisy: Integers, left: int, hidden: Secret[int]
+    ) -> tuple[_Outcome, Secret[int]]:
         """Compare noisy differences with the noise of the threshold, which may be drawn again."""
         above = np.zeros(noisy.size, dtype=np.bool_)
         gaps = np.zeros(noisy.size)
         done = 0
         while done < noisy.size and left:
-            level = reveal(self._level)
+            level = reveal(hidden)
             over = np.flatnonzero(noisy[done:] >= level)
             over = over[: 1 if self.design.resample else left] + done
             above[over] = True
@@ -239,17 +265,17 @@ class SparseVector:
             ended = left == 0 or (self.design.resample and over.size > 0)
             done = int(over[-1]) + 1 if ended else noisy.size
             if self.design.resample and over.size:
-                self._level = Secret(self._drawn_level())
-        return _Outcome(above[:done], gaps[:done])
+                hidden = self._drawn_level()
+        return _Outcome(above[:done], gaps[:done]), hidden
 
-    def _drawn_level(self) -> int:
+    def _drawn_level(self) -> Secret[int]:
         noise = self.design.threshold_noise
-        return int(noise.draw(self.design.grid, 1, self._source)[0])
+        return Secret(int(noise.draw(self.design.grid, 1, self._source)[0]))
 
     def _described(self, steps: Integers, levels: Integers) -> Release:
         design = self.design
         # All answers share one loss: it is that of the first question.
-        spent = design.loss if self._asked == 0 else zero(adjacency=design.adjacency)
+        spent = design.loss if self._standing.asked == 0 else zero(adjacency=design.adjacency)
         return Release(
             type(self).__name__,
             steps.astype(np.float64) * design.grid,
@@ -259,7 +285,7 @@ class SparseVector:
                 "threshold_noise": str(design.threshold_noise),
                 "query_noise": str(design.query_noise),
                 "tops": design.tops,
-                "asked": self._asked,
+                "asked": self._standing.asked,
             },
             loss=lambda: spent,
         )

@@ -108,6 +108,44 @@ def test_budget_is_taken_first():
         vector(3.0, budget=budget)
 
 
+def test_budget_cannot_be_raised_afterwards():
+    here = vector()
+    for name, value in {"epsilon": 9.0, "design": DESIGN}.items():
+        with pytest.raises(AttributeError):
+            setattr(here, name, value)
+
+
+def test_interrupted_question_leaves_no_trace(monkeypatch):
+    """A threshold that were drawn again within a round would cost that round once more."""
+    here = vector(20.0)
+    assert list(here.ask_many([0.0, 0.0])) == [False, False]
+    before = here._standing
+
+    def interrupted(draw, *_):
+        assert draw().any()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("taut.adaptive._sparse_vector.ex_post.mechanism.released", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            here.ask(100.0)
+    assert here._standing is before
+    assert here.ask(100.0)
+    assert here._standing.level is None
+
+
+def test_questions_after_many_rounds_cost_no_more_time(monkeypatch):
+    here, calls = vector(300.0), []
+    here.ask_many(np.full(1000, 100.0))
+    assert here.tops > 300
+    above = ExPostDesign.epsilon_above
+    monkeypatch.setattr(
+        ExPostDesign, "epsilon_above", lambda self, n: calls.append(n) or above(self, n)
+    )
+    here.ask(100.0)
+    assert len(calls) <= 1
+
+
 def test_queries_outside_the_range_are_cut():
     rows = [-1e308, math.nan, math.inf, 1e308, -math.inf]
     cut = [0.0, 0.0, 100.0, 100.0, 0.0]

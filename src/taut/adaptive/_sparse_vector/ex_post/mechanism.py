@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,24 @@ _PORTION = 1 << 16  # queries compared at a time: one that ends a round draws no
 
 Answers = NDArray[np.bool_]
 Integers = NDArray[np.int64]
+
+
+class _Standing(NamedTuple):
+    """How far rounds have come, replaced as a whole: an interrupt finds one or the other.
+
+    Attributes:
+        tops: number of rounds that have ended, each with an answer above.
+        spent: what they cost.
+        longest: how many questions the round that goes on may have.
+        asked: how many it has had.
+        level: its noisy threshold, in grid steps; None until its first question.
+    """
+
+    tops: int
+    spent: float
+    longest: int
+    asked: int = 0
+    level: Secret[int] | None = None
 
 
 class ExPostSparseVector:
@@ -75,12 +93,13 @@ class ExPostSparseVector:
         budget: PrivacyFilter | None = None,
         generator: RandomSource | None = None,
     ) -> None:
-        """Spend the loss, and draw the noise of the first threshold."""
+        """Spend the loss."""
         if not isinstance(design, ExPostDesign):
             raise TypeError(f"design must be an ExPostDesign, got design={design!r}")
-        self.design = design
-        self.epsilon = validate.positive(epsilon=epsilon)
-        if design.longest(self.epsilon) == 0:
+        self._design = design
+        self._epsilon = validate.positive(epsilon=epsilon)
+        self._standing = _Standing(0, 0.0, design.longest(self.epsilon))
+        if self.is_exhausted:
             raise InfeasibleBudget(
                 f"epsilon={epsilon!r} does not cover a single question, which costs up to "
                 f"{design.epsilon_above(1):.4g}; take more noise, or a smaller range of queries"
@@ -89,9 +108,16 @@ class ExPostSparseVector:
             budget.spend(self.loss)
         self._source, self._home = generator, os.getpid()
         self._lock = threading.Lock()
-        self._lengths: list[int] = []  # of the rounds that have ended
-        self._asked = 0  # in this round
-        self._level = Secret(self._drawn_level())
+
+    @property
+    def design(self) -> ExPostDesign:
+        """Noise, threshold and range of the queries."""
+        return self._design
+
+    @property
+    def epsilon(self) -> float:
+        """What all answers together may cost, spent when the object was made."""
+        return self._epsilon
 
     @property
     def loss(self) -> PrivacyLoss:
@@ -101,18 +127,19 @@ class ExPostSparseVector:
     @property
     def realised_epsilon(self) -> float:
         """What the answers so far have cost: a function of them alone."""
-        here = self.design.epsilon_below(self._asked) if self._asked else 0.0
-        return self._of_rounds() + here
+        _, spent, _, asked, _ = self._standing
+        here = self.design.epsilon_below(asked) if asked else 0.0
+        return math.nextafter(spent + here, math.inf) if here else spent
 
     @property
     def tops(self) -> int:
         """How many answers above there were."""
-        return len(self._lengths)
+        return self._standing.tops
 
     @property
     def queries_left(self) -> int:
         """How many questions can be asked if all answers are below."""
-        return max(self.design.longest(max(self.epsilon - self._of_rounds(), 0)) - self._asked, 0)
+        return max(self._standing.longest - self._standing.asked, 0)
 
     @property
     def is_exhausted(self) -> bool:
@@ -182,44 +209,52 @@ class ExPostSparseVector:
 
     def _one_round(self, steps: Integers) -> Answers:
         """Return answers up to the first one above."""
-        answers = released(
-            lambda: self._compared(steps), lambda: self._described(steps), self._source
-        )
+        before = self._standing
+        level = before.level
+
+        def draw() -> Answers:
+            nonlocal level
+            level = self._drawn_level() if level is None else level
+            return self._compared(steps, reveal(level))
+
+        answers = released(draw, lambda: self._described(steps), self._source)
         # From what was released alone, so that a replay counts as the program did.
-        self._asked += answers.size
+        asked = before.asked + answers.size
         if answers.any():
-            self._lengths.append(self._asked)
-            self._asked = 0
+            self._standing = self._after(asked)
+        else:
+            self._standing = before._replace(asked=asked, level=level)
         return answers
 
-    def _compared(self, steps: Integers) -> Answers:
+    def _after(self, asked: int) -> _Standing:
+        """Return where a round ends with an answer above at a question; no threshold lasts."""
+        tops, spent, *_ = self._standing
+        spent = math.nextafter(spent + self.design.epsilon_above(asked), math.inf)
+        left = max(math.nextafter(self.epsilon - spent, -math.inf), 0.0)
+        return _Standing(tops + 1, spent, self.design.longest(left))
+
+    def _compared(self, steps: Integers, level: int) -> Answers:
         design = self.design
         noise = rounded_noise(
             "gaussian", design.query_sigma / design.grid, steps.size, generator=self._source
         )
-        above = steps + noise >= reveal(self._level)
+        above = steps + noise >= level
         first = np.flatnonzero(above)[:1]
-        if first.size:
-            self._level = Secret(self._drawn_level())
-            above = above[: int(first[0]) + 1]
-        return above
+        return above[: int(first[0]) + 1] if first.size else above
 
-    def _of_rounds(self) -> float:
-        spent = math.fsum(self.design.epsilon_above(length) for length in self._lengths)
-        return math.nextafter(spent, math.inf) if self._lengths else 0.0
-
-    def _drawn_level(self) -> int:
+    def _drawn_level(self) -> Secret[int]:
         """Return the threshold with noise, in grid steps."""
         design = self.design
         noise = rounded_noise(
             "gaussian", design.threshold_sigma / design.grid, 1, generator=self._source
         )
-        return int(noise[0]) + _rounded(np.array(design.threshold), design.grid).item()
+        return Secret(int(noise[0]) + _rounded(np.array(design.threshold), design.grid).item())
 
     def _described(self, steps: Integers) -> Release:
         design, relation = self.design, Adjacency(self.design.adjacency)
         # All answers share one loss: it is that of the first question.
-        spent = zero(adjacency=relation) if self._asked or self._lengths else self.loss
+        tops, asked = self._standing.tops, self._standing.asked
+        spent = zero(adjacency=relation) if asked or tops else self.loss
         return Release(
             type(self).__name__,
             steps.astype(np.float64) * design.grid,
@@ -228,8 +263,8 @@ class ExPostSparseVector:
                 "threshold": design.threshold,
                 "threshold_sigma": design.threshold_sigma,
                 "query_sigma": design.query_sigma,
-                "rounds": len(self._lengths),
-                "asked": self._asked,
+                "rounds": tops,
+                "asked": asked,
             },
             loss=lambda: spent,
         )

@@ -133,12 +133,17 @@ class BetweenThresholds:
         """Draw the noise of the thresholds."""
         if not isinstance(design, BetweenDesign):
             raise TypeError(f"design must be a BetweenDesign, got design={design!r}")
-        self.design = design
+        self._design = design
         self._source, self._home = generator, os.getpid()
         self._lock = threading.Lock()
         self._asked = self._between = 0
         noise = ScalarNoise("laplace", design.threshold_scale)
         self._level = Secret(int(noise.draw(design.grid, 1, generator)[0]))
+
+    @property
+    def design(self) -> BetweenDesign:
+        """Thresholds and noise, whose loss is spent."""
+        return self._design
 
     @property
     def is_exhausted(self) -> bool:
