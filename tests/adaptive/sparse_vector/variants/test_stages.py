@@ -1,5 +1,8 @@
 """Stages: as many fresh sparse vectors, the better of two compositions."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -12,7 +15,7 @@ from taut.adaptive import (
     StagedSparseVector,
 )
 from taut.audit import replay
-from taut.errors import BudgetExceeded, InfeasibleBudget
+from taut.errors import BudgetExceeded, InfeasibleBudget, UnsoundConfiguration
 from taut.noise import SeededForExperiments
 
 
@@ -51,6 +54,49 @@ def test_stages_follow_each_other():
     with pytest.raises(BudgetExceeded, match="3 stages"):
         vector.ask(0.0)
     assert "0 of 3" in repr(vector)
+
+
+def test_many_questions_are_one_after_the_other():
+    values = [1e6, -1e6, 1e6, None, 1e6, 1e6, -1e6, 1e6, 1e6]
+    one, many = (
+        StagedSparseVector(
+            SparseVectorStages.for_tops(stage(), 5),
+            threshold=0.0,
+            generator=SeededForExperiments(2),
+        )
+        for _ in range(2)
+    )
+    answers = [one.ask(value) for value in values[:-1]]
+    assert many.ask_many(values[:3]).tolist() == answers[:3]
+    # The last stage has one answer above: what comes after it is not looked at.
+    assert many.ask_many(values[3:]).tolist() == answers[3:]
+    assert one.is_exhausted
+    assert many.is_exhausted
+    with pytest.raises(BudgetExceeded, match="3 stages"):
+        many.ask_many([0.0])
+
+
+def test_thresholds_go_with_their_questions():
+    vector = StagedSparseVector(SparseVectorStages(stage(1), 3))
+    values, levels = [0.0, 1e9, 2e9, 3e9], [1e9, 1e8, 3e9, 1e9]
+    assert vector.ask_many(values, levels).tolist() == [False, True, False, True]
+
+
+def test_stages_that_come_later_are_made_later():
+    """A million of them took a minute, and every question looked at all."""
+    vector = StagedSparseVector(SparseVectorStages(stage(1), 10**6), threshold=0.0)
+    assert vector.ask_many(np.full(50, 1e6)).all()
+    assert vector.stages_left == 10**6 - 50
+
+
+def test_stages_are_not_shared():
+    vector = StagedSparseVector(SparseVectorStages(stage(), 3), threshold=0.0)
+    for look in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(UnsoundConfiguration, match="cannot be stored"):
+            look(vector)
+    vector._home += 1
+    with pytest.raises(UnsoundConfiguration, match="another process"):
+        vector.ask(0.0)
 
 
 def test_budget_and_types():

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from taut._base import validate
+from taut._base.arrays import numbers_or_missing, real_numbers
 from taut.accounting import Bounds, PrivacyFilter, PrivacyLoss, approximate
 from taut.adaptive._secret import Secret
 from taut.adaptive._sparse_vector.design import SparseVectorDesign
 from taut.adaptive._sparse_vector.mechanism import SparseVector
-from taut.errors import BudgetExceeded, InfeasibleBudget
+from taut.errors import BudgetExceeded, InfeasibleBudget, UnsoundConfiguration
 from taut.noise import RandomSource
 
 __all__ = ["SparseVectorStages", "StagedSparseVector"]
+
+Answers = NDArray[np.bool_]
 
 _MOST_TOPS = 2**20  # that a search for a budget looks at
 _SHARES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)  # of delta for the stages; any is sound
@@ -123,7 +130,7 @@ class SparseVectorStages:
             low, high = (low, middle) if too_dear(middle) else (middle, high)
         return cls.for_tops(stage, low)
 
-    @property
+    @cached_property
     def designs(self) -> tuple[SparseVectorDesign, ...]:
         """The design of every stage, in order."""
         ends = () if self.last is None else (self.last,)
@@ -193,28 +200,34 @@ class StagedSparseVector:
         budget: PrivacyFilter | None = None,
         generator: RandomSource | None = None,
     ) -> None:
-        """Spend the loss, and draw the noise of all thresholds."""
+        """Spend the loss, and draw the noise of the first threshold."""
         if not isinstance(design, SparseVectorStages):
             raise TypeError(f"design must be SparseVectorStages, got design={design!r}")
-        self.design = design
-        vectors = [
-            SparseVector(stage, threshold=threshold, least_value=least_value, generator=generator)
-            for stage in design.designs
-        ]
+        self._design = design
+        self._made = partial(
+            SparseVector, threshold=threshold, least_value=least_value, generator=generator
+        )
+        self._home = os.getpid()
+        self._lock = threading.Lock()
+        self._standing = (0, self._made(design.designs[0]))
         if budget is not None:
             budget.spend(design.loss)
-        self._vectors: Sequence[SparseVector] = vectors
-        self._lock = threading.Lock()
+
+    @property
+    def design(self) -> SparseVectorStages:
+        """The stages, whose loss was spent when the object was made."""
+        return self._design
 
     @property
     def is_exhausted(self) -> bool:
         """Whether no further question is answered."""
-        return self._vectors[-1].is_exhausted
+        return self.stages_left == 0
 
     @property
     def stages_left(self) -> int:
         """How many stages are not at their end."""
-        return sum(not vector.is_exhausted for vector in self._vectors)
+        number, vector = self._standing
+        return len(self.design.designs) - number - vector.is_exhausted
 
     def ask(self, value: float | Secret[float], threshold: float | None = None) -> bool:
         """Return whether a query is above its threshold, both with noise.
@@ -224,16 +237,63 @@ class StagedSparseVector:
             threshold: public level for this question; that of the object by default.
         """
         with self._lock:
-            for vector in self._vectors:
-                if not vector.is_exhausted:
-                    return vector.ask(value, threshold)
-        raise BudgetExceeded(
-            f"all {len(self._vectors)} stages have ended; make another one, at its own price"
+            return self._stage().ask(value, threshold)
+
+    def ask_many(self, values: ArrayLike, thresholds: ArrayLike | None = None) -> Answers:
+        """Return the answers to many questions that were chosen before any of them.
+
+        Args:
+            values: queries, shape (n,).
+            thresholds: public level for all of them, or one for each.
+
+        Returns:
+            Answers up to the one that ends the last stage, shape (m,) with m <= n.
+        """
+        with self._lock:
+            vector = self._stage()
+            queries = numbers_or_missing(values, "value")
+            levels = None if thresholds is None else real_numbers(thresholds, "threshold")
+            parts: list[Answers] = []
+            while True:
+                answers = vector.ask_many(queries, levels)
+                parts.append(answers)
+                queries = queries[answers.size :]
+                levels = levels[answers.size :] if levels is not None and levels.ndim else levels
+                if self.is_exhausted or not queries.size:
+                    return np.concatenate(parts)
+                vector = self._stage()
+
+    def _stage(self) -> SparseVector:
+        """Return the stage that is asked, which is the next one if the last has ended."""
+        if os.getpid() != self._home:
+            raise UnsoundConfiguration(
+                "these stages were made by another process: both would spend one budget. Make "
+                "some in every process, at their own price"
+            )
+        number, vector = self._standing
+        designs = self.design.designs
+        if not vector.is_exhausted:
+            return vector
+        if number + 1 == len(designs):
+            raise BudgetExceeded(
+                f"all {len(designs)} stages have ended; make another one, at its own price"
+            )
+        vector = self._made(designs[number + 1])
+        self._standing = (number + 1, vector)
+        return vector
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise UnsoundConfiguration(
+            "stages hold a secret threshold and spend one budget: they cannot be stored or "
+            "copied; make some more, at their own price"
         )
+
+    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
 
     def __repr__(self) -> str:
         """Return what is public."""
-        return f"<StagedSparseVector with {self.stages_left} of {len(self._vectors)} stages left>"
+        stages = len(self.design.designs)
+        return f"<StagedSparseVector with {self.stages_left} of {stages} stages left>"
 
 
 def _converted(stage: SparseVectorDesign, delta: float) -> PrivacyLoss:
