@@ -117,6 +117,13 @@ def test_statement_is_written_before_the_first_trial(tuned, folder, monkeypatch)
         tune_run(tuned())
 
 
+def test_no_trial_is_made_without_a_statement(tuned, folder, monkeypatch):
+    monkeypatch.setattr("taut.runs._tune.train", lambda *_, **__: pytest.fail("trained"))
+    (folder / "run" / "statement.json").mkdir(parents=True)
+    with pytest.raises(UnsoundConfiguration, match="cannot be written"):
+        tune_run(tuned())
+
+
 def test_trials_have_their_own_loss_where_plans_differ(tuned):
     config = tuned({"plan.steps": [4, 8], "plan.noise_multiplier": [2.0]}, plan={"epsilon": 9.0})
     search = prepare_tuning(config)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from taut._base.files import write_atomically
-from taut.accounting import PrivacyLoss, Trials
+from taut.accounting import Ledger, PrivacyLoss, Trials
 from taut.adaptive import Setting, Trial, Tuned, tune
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments, discrete_gaussian_noise
@@ -76,12 +76,16 @@ def tuning_options(config: TuneConfig) -> list[tuple[Trials, float | None, float
     return rows
 
 
-def tune_run(config: TuneConfig, *, allow_code: str | None = None) -> TuningOutcome:
+def tune_run(
+    config: TuneConfig, *, allow_code: str | None = None, ledger: Ledger | None = None
+) -> TuningOutcome:
     """Search as a file says, or go on with that search, and keep the winner.
 
     Args:
         config: configuration from `TuneConfig.from_toml`.
         allow_code: modules that may be imported, as of `train`.
+        ledger: who keeps the budget, such as a `taut.accounting.BudgetFile`, as of
+            `taut.adaptive.tune`.
 
     **Guarantee**: that of `taut.adaptive.tune`, with the promise of ``[plan]``: statement.json has
     it, is written before the first trial, and covers setting, score and model of the winner. A
@@ -92,7 +96,9 @@ def tune_run(config: TuneConfig, *, allow_code: str | None = None) -> TuningOutc
     Raises:
         ValueError: if parts of the configuration do not fit together, or the directory holds
             another search.
-        UnsoundConfiguration: if no theorem covers what is asked for.
+        BudgetExceeded: if the ledger refuses; nothing is tried then.
+        UnsoundConfiguration: if no theorem covers what is asked for, or the data have changed
+            since the search began.
         InfeasibleBudget: if no noise of use keeps the promise.
         RunInUse: if another process searches there.
     """
@@ -101,49 +107,61 @@ def tune_run(config: TuneConfig, *, allow_code: str | None = None) -> TuningOutc
     search = prepare_tuning(config, allow_code=allow_code)
     _begin(config, directory)
     seed = config.base.training.seed
-    statement = _Statement(directory / "statement.json", plan.delta, is_secure=seed is None)
+    promise = _Promise.of(search.loss, plan.delta, directory, is_secure=seed is None)
+
+    def trial(setting: Setting) -> Trial:
+        promise.write()  # not before: the directory may hold another search
+        return _trial(config, search, setting, allow_code)
+
     tuned = tune(
-        lambda setting: _trial(config, search, setting, allow_code),
+        trial,
         config.tune.axes,
         loss=_loss(config, search),
         trials=config.tune.number,
         delta=plan.delta,
         score_is_public=True,  # where it is not, the noise of scores is in the losses
         directory=directory / "private",
-        # Told once the directory is known to hold no other search, and before the first trial.
-        ledger=statement,
+        ledger=ledger,
         generator=None if seed is None else SeededForExperiments(seed),
     )
-    statement.spend(tuned.loss)
+    promise.write()
     _publish(tuned, directory, config.scores, is_secure=seed is None)
     return TuningOutcome(tuned, directory, seed is None, config.scores)
 
 
 @dataclass(frozen=True)
-class _Statement:
-    """The promise of a search in a file, for ``taut verify``.
+class _Promise:
+    """The promise of a search and its file, for ``taut verify``."""
 
-    Attributes:
-        path: where it is written.
-        delta: where the promise holds.
-        is_secure: whether all randomness comes from a secure generator.
-    """
-
+    text: str
     path: Path
-    delta: float
-    is_secure: bool
 
-    def spend(self, loss: PrivacyLoss) -> None:
-        """Write what is spent from here on, whatever happens."""
-        epsilon = loss.epsilon_bounds(self.delta)
+    @classmethod
+    def of(cls, loss: PrivacyLoss, delta: float, directory: Path, *, is_secure: bool) -> _Promise:
+        """Return what is spent once a trial begins, whatever happens."""
+        epsilon = loss.epsilon_bounds(delta)
         promise = {
             "epsilon": {"lower": epsilon.lower, "upper": epsilon.upper},
-            "delta": self.delta,
+            "delta": delta,
             "adjacency": str(loss.adjacency),
             "loss": loss.to_dict(),
-            "is_secure": self.is_secure,
+            "is_secure": is_secure,
         }
-        write_atomically(self.path, json.dumps(promise, indent=2))
+        return cls(json.dumps(promise, indent=2), directory / "statement.json")
+
+    def write(self) -> None:
+        """Write the file.
+
+        Raises:
+            UnsoundConfiguration: if it cannot be written.
+        """
+        try:
+            write_atomically(self.path, self.text)
+        except OSError as error:
+            # Of another class, a trial would take it for one of its own failures, and go on.
+            raise UnsoundConfiguration(
+                f"{self.path} cannot be written, and no trial is made without it: {error}"
+            ) from error
 
 
 def _loss(config: TuneConfig, search: PlannedSearch) -> Any:

@@ -73,3 +73,22 @@ def test_report_is_about_the_whole_search(run, run_json, search):
 def test_file_of_a_run_is_refused(refusal, tmp_path):
     write_points(tmp_path)
     assert "[tune] is missing" in refusal(f"tune {write_config(tmp_path)}")
+
+
+def test_ledger_pays_for_a_search_once_and_refuses_another(run, refusal, tmp_path, search):
+    ledger = tmp_path / "budget.json"
+    assert "spends nothing" in refusal(f"tune {search} --dry-run --ledger {ledger}")
+    assert "--budget-epsilon and --budget-delta" in refusal(f"tune {search} --ledger {ledger}")
+    assert not (tmp_path / "run").exists()
+    line = f"tune {search} --ledger {ledger} --budget-epsilon 5 --budget-delta 1e-3"
+    result = run(line)
+    assert result.exit_code == 0, result.output
+    assert "is left of epsilon = 5" in result.stdout
+    spent = ledger.read_bytes()
+    assert run(line).exit_code == 0
+    assert ledger.read_bytes() == spent
+    other = tmp_path / "other.toml"
+    other.write_text(search.read_text().replace('directory = "run"', 'directory = "second"'))
+    assert "left" in refusal(f"tune {other} --ledger {ledger}")
+    assert ledger.read_bytes() == spent
+    assert not (tmp_path / "second" / "statement.json").exists()

@@ -1,18 +1,25 @@
 """``taut release``: statistics of a table, with noise, under one promise for all of them."""
 
 import math
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from taut._base.rounding import round_up
+from taut.cli._budget_options import (
+    BudgetDeltaOption,
+    BudgetEpsilonOption,
+    LedgerOption,
+    budget_in,
+    left_in,
+    refuse_budgets,
+)
 from taut.cli._page import mistakes_explained, print_json, shown
 from taut.cli._run_options import JsonOption, existing_file
 
 if TYPE_CHECKING:
-    from taut.accounting import BudgetFile, Promise
+    from taut.accounting import Promise
     from taut.runs import ReleaseConfig
 
 _TableArgument = Annotated[
@@ -31,20 +38,6 @@ _RecordsOption = Annotated[
 _OutOption = Annotated[
     Path | None, typer.Option(help="New file for the results and the statement, in JSON.")
 ]
-_LedgerOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="File of a budget, in JSON: the release is paid from it, or refused.", dir_okay=False
-    ),
-]
-_BudgetEpsilonOption = Annotated[
-    float | None,
-    typer.Option(help="Epsilon of the budget, for the first use of its file."),
-]
-_BudgetDeltaOption = Annotated[
-    float | None,
-    typer.Option(help="Probability delta of the budget, for the first use of its file."),
-]
 
 _ASSUMED = 10_000  # records of a dry run
 
@@ -56,9 +49,9 @@ def release(
     dry_run: _DryRunOption = False,
     records: _RecordsOption = None,
     out: _OutOption = None,
-    ledger: _LedgerOption = None,
-    budget_epsilon: _BudgetEpsilonOption = None,
-    budget_delta: _BudgetDeltaOption = None,
+    ledger: LedgerOption = None,
+    budget_epsilon: BudgetEpsilonOption = None,
+    budget_delta: BudgetDeltaOption = None,
     json: JsonOption = False,
 ) -> None:
     """Publish counts, means, quantiles and covariances of a table, with noise.
@@ -75,8 +68,7 @@ def release(
         config = ReleaseConfig.from_toml(spec)
         promise = (budget_epsilon, budget_delta)
         if dry_run:
-            if ledger is not None or promise != (None, None):
-                raise ValueError("a dry run spends nothing; leave --ledger and --budget-* out")
+            refuse_budgets(ledger, promise)
             _print_expected(config, table, records, as_json=json)
             return
         if table is None:
@@ -86,7 +78,7 @@ def release(
                 "--records is for --dry-run; a public number of records is in [promise] of the file"
             )
         config.check(table)  # before the file of a budget is made
-        budget = _budget(ledger, promise, config.promise.adjacency)
+        budget = budget_in(ledger, promise, config.promise.adjacency)
         found = config.release(table, out, ledger=budget)
         if json:
             print_json(config.to_dict(found))
@@ -94,8 +86,7 @@ def release(
         print(shown(str(found)))
         print(shown(in_one_sentence(found.promise)))
         if budget is not None:
-            left = f"{budget.remaining.fraction:.1%}"
-            print(f"{left} is left of epsilon = {budget.epsilon:g} at delta = {budget.delta:g}")
+            print(left_in(budget))
         if out is not None:
             print(shown(f"written to {out}; check with: taut verify {out}"))
 
@@ -109,37 +100,6 @@ def in_one_sentence(promise: "Promise") -> str:
         f"{done} any one record changes the probability of any result by a factor of at most "
         f"{factor}{but}."
     )
-
-
-def _budget(
-    path: Path | None, promise: tuple[float | None, float | None], adjacency: str
-) -> "BudgetFile | None":
-    """Return the budget that a release is paid from; a file that is not there yet is made."""
-    from taut.accounting import BudgetFile
-
-    epsilon, delta = promise
-    if path is None:
-        if promise != (None, None):
-            raise ValueError(
-                "--budget-epsilon and --budget-delta are for a --ledger; name its file"
-            )
-        return None
-    if not path.exists():
-        if epsilon is None or delta is None:
-            raise ValueError(
-                f"there is no file {str(path)!r}; say what all releases together may cost, with "
-                "--budget-epsilon and --budget-delta"
-            )
-        with suppress(FileExistsError):  # another process has made it meanwhile
-            BudgetFile.create(path, epsilon=epsilon, delta=delta, adjacency=adjacency)
-    found = BudgetFile(path)
-    for name, given, kept in (("epsilon", epsilon, found.epsilon), ("delta", delta, found.delta)):
-        if given is not None and given != kept:
-            raise ValueError(
-                f"{path} has the budget {name} = {kept:g}, got --budget-{name} {given:g}; a budget "
-                "that was promised is not changed: leave the option out"
-            )
-    return found
 
 
 def _print_expected(

@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from taut._base.rounding import round_down, round_up
+from taut.cli._budget_options import (
+    BudgetDeltaOption,
+    BudgetEpsilonOption,
+    LedgerOption,
+    budget_in,
+    left_in,
+    refuse_budgets,
+)
 from taut.cli._page import INTERRUPTED, mistakes_explained, print_json, print_rows
 from taut.cli._run_options import AllowCodeOption, JsonOption
 
@@ -25,31 +33,43 @@ def tune(
         ),
     ] = False,
     allow_code: AllowCodeOption = None,
+    ledger: LedgerOption = None,
+    budget_epsilon: BudgetEpsilonOption = None,
+    budget_delta: BudgetDeltaOption = None,
     json: JsonOption = False,
 ) -> None:
     """Try settings in secret and keep the best, with one promise for the whole search.
 
     The file is that of a run, whose [plan] has the promise for all trials, with a section [tune]
     that says what is tried. The same command goes on with a search that was interrupted or killed.
+    A ledger pays once, before the first trial.
 
     Example: taut tune digits.toml
     """
     with mistakes_explained():
-        from taut.runs import TuneConfig, tune_run
+        from taut.runs import TuneConfig, prepare_tuning, tune_run
 
         read = TuneConfig.from_toml(config)
+        promise = (budget_epsilon, budget_delta)
         if dry_run:
+            refuse_budgets(ledger, promise)
             _print_plan(read, allow_code, as_json=json)
             return
+        budget = None
+        if ledger is not None or promise != (None, None):
+            relation = str(prepare_tuning(read, allow_code=allow_code).loss.adjacency)
+            budget = budget_in(ledger, promise, relation)
         print(
             "Searching; how many trials there are, and how they do, stays secret", file=sys.stderr
         )
         try:
-            outcome = tune_run(read, allow_code=allow_code)
+            outcome = tune_run(read, allow_code=allow_code, ledger=budget)
         except KeyboardInterrupt:
             print(f"Interrupted; go on with: taut tune {config}", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
         _print_outcome(outcome, as_json=json)
+        if budget is not None and not json:
+            print(left_in(budget))
 
 
 def _print_plan(config: "TuneConfig", allow_code: str | None, *, as_json: bool) -> None:
