@@ -215,7 +215,7 @@ class ExPostSparseVector:
         def draw() -> Answers:
             nonlocal level
             level = self._drawn_level() if level is None else level
-            return self._compared(steps, reveal(level))
+            return self._compared(steps, level)
 
         answers = released(draw, lambda: self._described(steps), self._source)
         # From what was released alone, so that a replay counts as the program did.
@@ -233,12 +233,12 @@ class ExPostSparseVector:
         left = max(math.nextafter(self.epsilon - spent, -math.inf), 0.0)
         return _Standing(tops + 1, spent, self.design.longest(left))
 
-    def _compared(self, steps: Integers, level: int) -> Answers:
+    def _compared(self, steps: Integers, level: Secret[int]) -> Answers:
         design = self.design
         noise = rounded_noise(
             "gaussian", design.query_sigma / design.grid, steps.size, generator=self._source
         )
-        above = steps + noise >= level
+        above = steps + noise >= reveal(level)
         first = np.flatnonzero(above)[:1]
         return above[: int(first[0]) + 1] if first.size else above
 
