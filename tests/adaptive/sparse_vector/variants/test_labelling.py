@@ -130,3 +130,16 @@ def test_replay_over_one_vote():
     result = replay(program, votes, other, adjacency="replace")
     assert result.passed, result.findings
     assert result.exercised
+
+
+def test_budget_is_charged_first_and_may_refuse():
+    """Filters by Renyi divergences have no room for a failure; other ledgers may."""
+
+    class Kept(list):
+        spend = list.append
+
+    kept = Kept()
+    labels = made(budget=kept)
+    assert kept == [labels.loss]
+    with pytest.raises(BudgetExceeded, match="by hand"):
+        made(budget=taut.PrivacyFilter(9.0, 1e-3, kind="renyi", adjacency="replace"))

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from taut._base import validate
 from taut._base.arrays import Vector, real_numbers
-from taut.accounting import Adjacency, PrivacyFilter, PrivacyLoss, approximate
+from taut.accounting import Adjacency, Ledger, PrivacyLoss, approximate, charge
 from taut.adaptive._sparse_vector.design import SparseVectorDesign, check_noise
 from taut.adaptive._sparse_vector.errors_at import false_below
 from taut.adaptive._sparse_vector.mechanism import SparseVector
@@ -40,7 +40,8 @@ class PrivateLabels:
         stability_delta: probability, over all points, that a label without stable majority is
             released.
         adjacency: relation under which one record changes one vote.
-        budget: filter from which the loss is taken before anything else happens.
+        budget: who keeps the budget, and is charged before anything else happens. It must take a
+            chance of failure, which a `PrivacyFilter` does not: add `loss` to others by hand there.
         generator: source of randomness, by default the secure one.
 
     With normal noise the length needs no limit: distances are between 0 and half the teachers, so
@@ -76,7 +77,7 @@ class PrivateLabels:
         query_noise: ScalarNoise,
         stability_delta: float,
         adjacency: Adjacency | str,
-        budget: PrivacyFilter | None = None,
+        budget: Ledger | None = None,
         generator: RandomSource | None = None,
     ) -> None:
         """Spend the loss, and draw the noise of the threshold."""
@@ -98,8 +99,7 @@ class PrivateLabels:
         self._each = chance / count
         relation = Adjacency(adjacency)
         self.loss: PrivacyLoss = self.design.loss + approximate(0.0, chance, adjacency=relation)
-        if budget is not None:
-            budget.spend(self.loss)
+        charge(budget, self.loss)
         self._vector = SparseVector(
             self.design,
             threshold=-self.distance,
