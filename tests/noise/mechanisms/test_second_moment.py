@@ -134,6 +134,19 @@ class TestRelease:
         monkeypatch.setattr(moment_sums, "threadpool_limits", None)
         assert MOMENTS["add_remove"]._sums([rows]).integers() == found
 
+    def test_blocks_may_be_one_table_that_is_filled_again(self):
+        rows = np.random.default_rng(5).uniform(-1, 1, (200_000, 4))
+        table = np.empty((2500, 4))
+
+        def filled():
+            for start in range(0, len(rows), len(table)):
+                table[:] = rows[start : start + len(table)]
+                yield table
+
+        moments = MOMENTS["add_remove"]
+        found = moments.release_blocks(filled(), SeededForExperiments(1))
+        assert np.array_equal(found, moments.release(rows, SeededForExperiments(1)))
+
     @pytest.mark.parametrize("entry", [math.nan, math.inf, 1e308, -1e308, 5e-324])
     def test_no_entry_stops_it(self, entry):
         released = MOMENTS["add_remove"].release([[entry, 1.0, 0.0, entry]])

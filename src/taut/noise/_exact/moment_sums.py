@@ -79,7 +79,7 @@ class MomentSums:
     def _of_portion(self, table: Matrix) -> Integers:
         """Return the sums of limbs, in orders of 2^20."""
         # Columns side by side in memory: one number per row stands for all of them.
-        columns = np.array(table.T, dtype=np.float64, order="C")
+        columns = np.ascontiguousarray(table.T, dtype=np.float64)
         with np.errstate(all="ignore"):  # no record may be told by a warning
             columns[:, ~np.isfinite(columns).all(axis=0)] = 0.0
             np.clip(columns, -_LARGEST_ENTRY, _LARGEST_ENTRY, out=columns)
@@ -113,6 +113,7 @@ def _factors(columns: Matrix, clip: float) -> Vector:
 
 
 def _portions(tables: Iterable[Matrix]) -> Iterator[Matrix]:
+    """Yield copies: a table may be filled with other records while its portions wait."""
     for table in tables:
         for start in range(0, len(table), _ROWS_TOGETHER):
-            yield table[start : start + _ROWS_TOGETHER]
+            yield np.array(table[start : start + _ROWS_TOGETHER])
