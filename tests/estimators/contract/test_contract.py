@@ -14,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 from taut.audit import replay, verify_statement
 from taut.errors import BudgetExceeded
 from taut.estimators._contract.estimator import PrivateEstimator
+from taut.noise import SeededForExperiments
 
 EXTREME = [np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-308]
 
@@ -160,6 +161,32 @@ def test_ledger_pays_before_anything_is_released(name):
     with pytest.raises(BudgetExceeded):
         again.fit(*data())
     assert not learned(again).keys() & {"loss_", "promise_", "coef_", "mean_", "components_"}
+
+
+class Interrupted(SeededForExperiments):
+    """Somebody loses patience while noise is drawn."""
+
+    def bytes(self, n):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"ledger": Ledger(room=0)}, BudgetExceeded),
+        ({"generator": Interrupted(seed=0)}, KeyboardInterrupt),
+        ({"delta": 2.0}, ValueError),
+    ],
+)
+def test_fit_that_fails_leaves_an_earlier_one_as_it_was(name, change, error):
+    rows, labels = data()
+    estimator = fitted(name, rows, labels).set_params(**change)
+    before = dict(vars(estimator))
+    with pytest.raises(error):
+        estimator.fit(np.hstack([rows, rows]), labels)
+    assert vars(estimator) == before
+    answer = estimator.transform if hasattr(estimator, "transform") else estimator.predict
+    assert len(answer(rows)) == len(rows)
 
 
 @pytest.mark.parametrize("generator", [0, np.random.default_rng(0)])

@@ -15,7 +15,11 @@ from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency, gaussian, gaussian_mu
 from taut.estimators._clusters.seeds import Seeding
 from taut.estimators._components.moments import joint_moments
-from taut.estimators._contract.estimator import Ledger, PrivateEstimator
+from taut.estimators._contract.estimator import (
+    Ledger,
+    PrivateEstimator,
+    whole_or_nothing,
+)
 from taut.estimators._contract.inputs import column_bounds, features, refuse_extras
 from taut.estimators._contract.row_wise import in_blocks, nearest, squared_distances
 from taut.noise import Box, RandomSource, Ranges, Source, optimal_gaussian
@@ -97,6 +101,7 @@ class PrivateKMeans(
         self.ledger = ledger
         self.generator = generator
 
+    @whole_or_nothing
     def fit(self, X: Any, y: Any = None, **extras: object) -> Self:
         """Release the centres.
 

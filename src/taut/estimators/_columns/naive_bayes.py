@@ -14,7 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency
 from taut.estimators._columns.moments import ColumnMoments, columns_release
-from taut.estimators._contract.estimator import Ledger, PrivateEstimator
+from taut.estimators._contract.estimator import (
+    Ledger,
+    PrivateEstimator,
+    whole_or_nothing,
+)
 from taut.estimators._contract.inputs import (
     column_bounds,
     features,
@@ -93,6 +97,7 @@ class PrivateGaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
         self.ledger = ledger
         self.generator = generator
 
+    @whole_or_nothing
     def fit(self, X: Any, y: Any, **extras: object) -> Self:
         """Release counts, means and variances of every class.
 

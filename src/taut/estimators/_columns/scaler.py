@@ -12,7 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency
 from taut.estimators._columns.moments import columns_release
-from taut.estimators._contract.estimator import Ledger, PrivateEstimator
+from taut.estimators._contract.estimator import (
+    Ledger,
+    PrivateEstimator,
+    whole_or_nothing,
+)
 from taut.estimators._contract.inputs import column_bounds, features, refuse_extras
 from taut.noise import RandomSource
 
@@ -73,6 +77,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstim
         self.ledger = ledger
         self.generator = generator
 
+    @whole_or_nothing
     def fit(self, X: Any, y: Any = None, **extras: object) -> Self:
         """Release means and standard deviations.
 

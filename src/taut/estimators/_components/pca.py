@@ -17,7 +17,11 @@ from taut.estimators._components.eigengap import eigengap_release
 from taut.estimators._components.entrywise import entrywise_moments
 from taut.estimators._components.moments import MomentsRelease, joint_moments
 from taut.estimators._components.spectrum import Spectrum, leading
-from taut.estimators._contract.estimator import Ledger, PrivateEstimator
+from taut.estimators._contract.estimator import (
+    Ledger,
+    PrivateEstimator,
+    whole_or_nothing,
+)
 from taut.estimators._contract.inputs import features, refuse_extras
 from taut.noise import RandomSource
 
@@ -102,6 +106,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         self.ledger = ledger
         self.generator = generator
 
+    @whole_or_nothing
     def fit(self, X: Any, y: Any = None, **extras: object) -> Self:
         """Release the components.
 

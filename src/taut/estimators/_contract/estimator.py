@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from sklearn.base import BaseEstimator
 
@@ -11,7 +13,32 @@ from taut.accounting import Adjacency, Ledger, PrivacyLoss, Promise, charge
 from taut.errors import AdjacencyMismatch
 from taut.noise import RandomSource
 
-__all__ = ["Ledger", "PrivateEstimator"]
+__all__ = ["Ledger", "PrivateEstimator", "whole_or_nothing"]
+
+_Fit = TypeVar("_Fit", bound=Callable[..., Any])
+
+
+def whole_or_nothing(fit: _Fit) -> _Fit:
+    """Return a fit that leaves an estimator as it was where it raises.
+
+    A budget that is exhausted, or an interrupt, must not leave the columns or the loss of one fit
+    beside the coefficients of another.
+
+    Args:
+        fit: method that sets attributes.
+    """
+
+    @wraps(fit)
+    def guarded(self: PrivateEstimator, *args: Any, **kwargs: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    return cast(_Fit, guarded)
 
 
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no annotations

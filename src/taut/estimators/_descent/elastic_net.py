@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from taut._base.arrays import Vector
 from taut.accounting import Adjacency
-from taut.estimators._contract.estimator import Ledger
+from taut.estimators._contract.estimator import Ledger, whole_or_nothing
 from taut.estimators._contract.inputs import features, features_and_targets, refuse_extras
 from taut.estimators._descent.arguments import target_range
 from taut.estimators._descent.model import DescentModel
@@ -115,6 +115,7 @@ class PrivateElasticNet(RegressorMixin, DescentModel):  # type: ignore[misc]
         self.ledger = ledger
         self.generator = generator
 
+    @whole_or_nothing
     def fit(self, X: Any, y: Any, **extras: Any) -> Self:
         """Fit the model: one private release.
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency
-from taut.estimators._contract.estimator import Ledger
+from taut.estimators._contract.estimator import Ledger, whole_or_nothing
 from taut.estimators._contract.inputs import (
     features,
     features_and_targets,
@@ -113,6 +113,7 @@ class PrivateSparseLogisticRegression(ClassifierMixin, DescentModel):  # type: i
         self.ledger = ledger
         self.generator = generator
 
+    @whole_or_nothing
     def fit(self, X: Any, y: Any, **extras: Any) -> Self:
         """Fit the model: one private release.
 

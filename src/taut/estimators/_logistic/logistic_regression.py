@@ -15,7 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency
-from taut.estimators._contract.estimator import Ledger, PrivateEstimator
+from taut.estimators._contract.estimator import (
+    Ledger,
+    PrivateEstimator,
+    whole_or_nothing,
+)
 from taut.estimators._contract.inputs import (
     cut_size,
     features,
@@ -112,6 +116,7 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ign
         self.ledger = ledger
         self.generator = generator
 
+    @whole_or_nothing
     def fit(self, X: Any, y: Any, **extras: Any) -> Self:
         """Fit the model: one private release.
 

@@ -12,7 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency
-from taut.estimators._contract.estimator import Ledger, PrivateEstimator
+from taut.estimators._contract.estimator import (
+    Ledger,
+    PrivateEstimator,
+    whole_or_nothing,
+)
 from taut.estimators._contract.inputs import (
     features,
     features_and_targets,
@@ -46,6 +50,7 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
     refused_: bool
     _released: tuple[Units, Setting, Fit]
 
+    @whole_or_nothing
     def fit(self, X: Any, y: Any, **refused: Any) -> Self:
         """Fit the model: one private release.
 
