@@ -7,7 +7,8 @@ and scaled, and rows and targets bounded, *without* privacy and beforehand, for 
 papers of the field do: features to unit variance, rows to a norm of at most √d, targets to unit
 variance and [-3, 3]. What is compared is the regression. Errors are mean squared test errors over
 random splits (80 % for the fit), in units of the variance of targets; replace-one neighbours for
-output perturbation, add/remove for all others.
+output perturbation and ``ops_balanced``, which need a public number of records, add/remove for all
+others. ``ops_ptr`` compares samples on public records: an eighth of those that others fit.
 """
 
 import gzip
@@ -28,8 +29,13 @@ METHODS = (
     "boosted_adassp",
     "ssp",
     "output_perturbation",
+    "ada_ops",
+    "ops_balanced",
+    "ops_ptr",
     "zero",
 )
+PUBLIC_COUNT = ("output_perturbation", "ops_balanced")  # methods that need replace-one neighbours
+PUBLIC_SHARE = 1 / 8  # of the records to fit, for ops_ptr
 EPSILONS = (0.1, 1.0, 10.0)
 DELTA = 1e-6
 SPLITS = 20
@@ -59,15 +65,17 @@ def least_squares(columns, targets, unseen):
 
 def private(columns, targets, unseen, *, method, epsilon):
     """Return predictions of a private fit."""
+    public = int(PUBLIC_SHARE * len(targets)) if method == "ops_ptr" else 0
     model = PrivateLinearRegression(
         epsilon,
         DELTA,
         feature_norm=float(np.sqrt(columns.shape[1])),
         target_bound=TARGET_BOUND,
         method=method,
-        adjacency="replace" if method == "output_perturbation" else "add_remove",
+        adjacency="replace" if method in PUBLIC_COUNT else "add_remove",
+        public_data=(columns[:public], targets[:public]) if public else None,
     )
-    return model.fit(columns, targets).predict(unseen)
+    return model.fit(columns[public:], targets[public:]).predict(unseen)
 
 
 def errors_of(columns, targets, seed):

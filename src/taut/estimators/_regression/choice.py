@@ -56,4 +56,4 @@ def _best(setting: Setting) -> tuple[str, str]:
     if setting.columns > _MANY_COLUMNS:
         why = f"beliefs about more than {_MANY_COLUMNS} coefficients take too long"
         return "adassp", why
-    return "refined", "least error on real data at all budgets that were tried"
+    return "refined", "near the least error on real data at all budgets that were tried"
