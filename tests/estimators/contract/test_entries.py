@@ -9,7 +9,7 @@ import pytest
 from estimators.contract.examples import NAMES, data, example
 from sklearn.base import is_regressor
 
-from taut.estimators._contract.entries import as_labels, as_numbers, in_a_row
+from taut.estimators._contract.entries import as_labels, as_numbers, as_targets, in_a_row
 
 SECRET = "s3cr3t"
 
@@ -78,6 +78,27 @@ def test_a_label_with_two_entries_changes_no_other():
     found = as_labels(others, "y").tolist()
     assert found == ["a", "b", "a"]
     assert as_labels([*others, ["a", "b"]], "y").tolist()[:3] == found
+
+
+def test_a_target_with_two_entries_changes_no_other():
+    assert as_targets([1.5, [2], (3,), [1, 2]], "y").tolist()[:3] == [1.5, 2, 3]
+    assert np.isnan(as_targets([1.5, [2], (3,), [1, 2]], "y")[3])
+    assert as_targets([1.5, [2], (3,)], "y").tolist() == [1.5, 2, 3]
+    with pytest.raises(ValueError, match="lists of several"):
+        as_targets([[1, 2], [3, 4]], "y")
+
+
+def test_an_entry_with_a_length_changes_no_other():
+    for entry in ([1, 2], (), np.zeros(3), {1: 2}, "two"):
+        found = as_numbers([[1, 2.5], [entry, 3], [4, True]], "X")
+        assert np.isnan(found).tolist() == [[0, 0], [1, 0], [0, 0]]
+        assert found[~np.isnan(found)].tolist() == [1, 2.5, 3, 4, 1]
+
+
+def test_fits_take_lists_with_an_entry_that_has_a_length(name):
+    rows, labels = (array.tolist() for array in data(records=20))
+    rows[3][1] = labels[5] = [1, 2]
+    example(name).fit(rows, labels)
 
 
 def test_wide_numbers_become_infinite_without_a_warning():
@@ -153,6 +174,14 @@ def test_a_table_with_one_column_is_a_vector_with_a_warning():
         assert in_a_row(np.ones((3, 1)), "y").shape == (3,)
     with pytest.raises(ValueError, match=r"\(3, 2\)"):
         in_a_row(np.ones((3, 2)), "y")
+
+
+def test_that_warning_names_the_line_of_the_fit():
+    rows, labels = data()
+    for name in ("PrivateLasso", "PrivateLogisticRegression"):
+        with pytest.warns(UserWarning, match="column-vector") as caught:
+            example(name).fit(rows, labels[:, None])
+        assert caught[0].filename == __file__
 
 
 def test_predictions_do_not_quote_rows_either():

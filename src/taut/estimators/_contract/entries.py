@@ -18,7 +18,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from taut._base.validate import WrongType
 
-__all__ = ["as_labels", "as_numbers", "in_a_row"]
+__all__ = ["as_labels", "as_numbers", "as_targets", "in_a_row"]
 
 # How names of types of columns begin that hold no numbers, in pandas and Polars.
 _OTHER_TYPES = ("str", "cat", "enum", "date", "dur", "time", "period", "interval", "binary", "list")
@@ -50,6 +50,25 @@ def as_numbers(values: Any, name: str) -> NDArray[np.float64]:
             )
         entries = np.fromiter(map(_double, array.flat), dtype=np.float64, count=array.size)
     return entries.reshape(array.shape)
+
+
+def as_targets(values: Any, name: str) -> NDArray[np.float64]:
+    """Return targets as doubles; what is no real number is NaN.
+
+    Args:
+        values: targets, one per record. Of a list every entry is looked at by itself, so that a
+            record with two of them changes no other.
+        name: name of the argument, for messages.
+
+    Raises:
+        ValueError: for types that hold no numbers, and for lists of lists.
+    """
+    if not isinstance(values, list | tuple):
+        return as_numbers(values, name)
+    entries = _objects(values)
+    if entries.size and all(isinstance(one, list | tuple) for one in entries):
+        raise ValueError(f"{name} must have one entry per record, got lists of several")
+    return as_numbers(entries, name)
 
 
 def as_labels(values: Any, name: str) -> NDArray[Any]:
@@ -91,7 +110,7 @@ def in_a_row(array: NDArray[Any], name: str) -> NDArray[Any]:
         warnings.warn(
             f"A column-vector {name} was passed when a 1d array was expected; take {name}.ravel()",
             DataConversionWarning,
-            stacklevel=4,
+            stacklevel=5,  # beyond the fit and what guards it
         )
         return array[:, 0]
     if array.ndim != 1:
@@ -112,7 +131,21 @@ def _array(values: Any, name: str) -> NDArray[Any]:
         # One text makes all others text.
         return array if array.dtype.kind in _NUMBERS else np.array(values, dtype=object)
     except (TypeError, ValueError):  # what they say may quote entries
-        raise ValueError(f"{name} must be numbers in rows of one length, got others") from None
+        return _cells(values, name)
+
+
+def _cells(values: Any, name: str) -> NDArray[Any]:
+    """Return a table of objects: an entry that has a length itself is one like any other."""
+    is_table = isinstance(values, list | tuple) and all(
+        isinstance(row, list | tuple) and len(row) == len(values[0]) for row in values
+    )
+    if not is_table:
+        raise ValueError(f"{name} must be numbers in rows of one length, got others")
+    table = np.empty((len(values), len(values[0])), dtype=object)
+    for i, row in enumerate(values):
+        for j, entry in enumerate(row):  # at once, entries would be taken apart
+            table[i, j] = entry
+    return table
 
 
 def _unmasked(values: Any) -> NDArray[Any]:

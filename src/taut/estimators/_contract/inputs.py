@@ -19,7 +19,7 @@ from sklearn.utils import check_array, check_consistent_length
 
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector, real_numbers
-from taut.estimators._contract.entries import as_labels, as_numbers, in_a_row
+from taut.estimators._contract.entries import as_labels, as_numbers, as_targets, in_a_row
 
 try:
     from sklearn.utils.validation import validate_data
@@ -85,7 +85,7 @@ def features_and_targets(
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         )
-    targets = in_a_row(as_numbers(y, "y") if numeric else as_labels(y, "y"), "y")
+    targets = in_a_row(as_targets(y, "y") if numeric else as_labels(y, "y"), "y")
     check_consistent_length(table, targets)
     return table, targets
 
