@@ -7,6 +7,7 @@ from scipy.stats import norm
 from taut.accounting import gaussian
 from taut.audit import replay
 from taut.estimators import PrivatePCA
+from taut.estimators._components import eigengap
 from taut.estimators._components.eigengap import _second_moments, eigengap_release
 from taut.noise import SeededForExperiments
 
@@ -129,5 +130,17 @@ def test_settings_without_a_proof_are_refused(settings, message):
 
 
 def test_sizes_beyond_the_proof_are_refused():
-    with pytest.raises(ValueError, match="16777216 rows"):
-        release(records=2**24 + 1)
+    with pytest.raises(ValueError, match="2\\^37 entries"):
+        release(records=2**35 + 1)
+
+
+def test_no_number_of_rows_that_fit_into_memory_is_refused():
+    assert release(records=2**24 + 1).loss.epsilon(delta=1e-6) == 1.0
+
+
+def test_second_moments_of_many_rows_are_exact(monkeypatch):
+    monkeypatch.setattr(eigengap, "_CHUNK", 2)
+    unit = np.trunc(rows(5000) * 2**19) / 2**19
+    whole = (unit * 2**19).astype(object)
+    exact = whole.T @ whole
+    assert np.array_equal(_second_moments(unit), exact.astype(float) / 2.0**38)

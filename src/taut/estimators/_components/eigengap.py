@@ -30,12 +30,13 @@ _GAP_SHARE = 0.05
 _INNER_SHARE = 0.05  # for variances within the subspace, and the count
 _BELOW = 1 - 1e-9  # of the budget: what rounding of shares, scales and quantiles may spend
 _MOST_COLUMNS = 1 << 10
-_MOST_ROWS = 1 << 24
-_QUANTUM = 2.0**-19  # of entries: 2^24 products of two sum to an integer of 62 bits
+_MOST_ENTRIES = 1 << 37  # a terabyte: the number of rows is no reason to refuse any that are there
+_QUANTUM = 2.0**-19  # of entries
 _CHUNK = 1 << 12  # rows whose products sum exactly in doubles
+_LOW_BITS = 25  # of a sum of 2^50, so that sums of both parts, over 2^25 chunks, are exact doubles
 # Frobenius distance to the matrix whose exact eigenvectors LAPACK's are: 64 roundings of the
-# largest eigenvalue per column, for the most rows and columns.
-_ROUNDING = 64 * _MOST_COLUMNS * 2.0**-53 * _MOST_ROWS
+# largest eigenvalue, at most the number of rows, per column.
+_ROUNDING = 64 * 2.0**-53 * _MOST_ENTRIES
 
 
 def projector_reach(gap: float) -> float:
@@ -108,7 +109,7 @@ class EigengapRelease:
         scale = math.sqrt(float(noise.coordinate_errors()[0]))
         most = -float(ndtri(_FAILURE_SHARE * self.delta * _BELOW)) * scale + float(noise.grid[0])
         low = noisy - most * (1 + 1e-9) - 2 * _ROUNDING
-        if not low > 1 + 1e-3:  # so that rounding, below, is small against the rest
+        if not low > 1 + 16 * _ROUNDING:  # so that rounding, below, turns the subspace by little
             return math.inf
         rounding = 2 * math.sqrt(2) * _ROUNDING / (low - 1)
         return projector_reach(low) + rounding
@@ -169,10 +170,10 @@ def eigengap_release(
             f"n_components must be less than the number of columns, {columns}, for "
             f"noise='eigengap', got n_components={kept}: all directions together have no gap"
         )
-    if columns > _MOST_COLUMNS or records > _MOST_ROWS:
+    if columns > _MOST_COLUMNS or columns * records > _MOST_ENTRIES:
         raise ValueError(
-            f"X must have at most {_MOST_COLUMNS} columns and {_MOST_ROWS} rows for "
-            f"noise='eigengap', got {columns} and {records}; rounding is not covered beyond"
+            f"X must have at most {_MOST_COLUMNS} columns, and 2^37 entries, for "
+            f"noise='eigengap', got {columns} columns; rounding is not covered beyond"
         )
     if not 1e-290 < delta < 0.5:
         raise ValueError(
@@ -184,9 +185,11 @@ def eigengap_release(
 def _second_moments(unit: Matrix) -> Matrix:
     """Return the sum of x xᵀ over rows in multiples of the quantum, rounded once."""
     columns = unit.shape[1]
-    whole = unit / _QUANTUM
-    total = np.zeros((columns, columns), dtype=np.int64)
-    for start in range(0, len(whole), _CHUNK):
-        part = whole[start : start + _CHUNK]
-        total += (part.T @ part).astype(np.int64)
-    return total.astype(np.float64) * _QUANTUM**2
+    low, high = np.zeros((2, columns, columns), dtype=np.int64)
+    for start in range(0, len(unit), _CHUNK):
+        part = unit[start : start + _CHUNK] / _QUANTUM
+        products = (part.T @ part).astype(np.int64)
+        low += products & ((1 << _LOW_BITS) - 1)
+        high += products >> _LOW_BITS
+    whole = high.astype(np.float64) * 2.0**_LOW_BITS + low.astype(np.float64)
+    return whole * _QUANTUM**2
