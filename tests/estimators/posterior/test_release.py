@@ -81,6 +81,17 @@ class TestRelease:
             warnings.simplefilter("error")
             assert np.isfinite(within().release(rows, targets)).all()
 
+    @pytest.mark.parametrize("entry", [None, "x", 1j, [1, 2], np.ma.masked, 10**400])
+    @pytest.mark.parametrize("kind", [np.asarray, np.ndarray.tolist])
+    def test_says_nothing_about_entries_that_are_no_numbers(self, kind, entry):
+        rows, targets = ROWS.astype(object), TARGETS.astype(object)
+        rows[3, 1], targets[7] = entry, entry
+        assert np.isfinite(within().release(kind(rows), kind(targets))).all()
+
+    def test_says_nothing_about_masked_entries(self):
+        masked = np.ma.masked_array(ROWS, mask=ROWS[3, 1] == ROWS)
+        assert np.isfinite(within().release(masked, TARGETS)).all()
+
     def test_shows_nothing_of_the_data(self):
         assert "0x" not in repr(within())
         assert repr(within()) == repr(within())

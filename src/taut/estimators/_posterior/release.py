@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from taut._base import validate
-from taut._base.arrays import Matrix, Vector, real_numbers
+from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency, PrivacyLoss
 from taut.errors import AdjacencyMismatch, InfeasibleBudget
+from taut.estimators._contract.entries import as_numbers, as_targets
 from taut.estimators._posterior.bounds import (
     largest_precision,
     loosest_pair,
@@ -239,13 +240,13 @@ _LOG_RISK = math.log(1 / 0.05)  # of the probability that a sample is worse than
 
 
 def checked_records(rows: ArrayLike, targets: ArrayLike) -> tuple[Matrix, Vector]:
-    """Return features and targets as doubles, after checks of their shapes alone.
+    """Return features and targets as doubles, after checks of their shapes and types alone.
 
     Args:
         rows: features, one row per record.
         targets: one number per record.
     """
-    table, numbers = real_numbers(rows, "rows"), real_numbers(targets, "targets")
+    table, numbers = as_numbers(rows, "rows"), as_targets(targets, "targets")
     if table.ndim != 2 or numbers.shape != table.shape[:1]:
         raise ValueError(
             "rows must be a table with one row per target, got shapes "
