@@ -110,6 +110,13 @@ def test_entrywise_clipping_costs_a_subspace_without_noise():
     assert 0.1 < recovery_error(subspace, np.linalg.eigh(found)[1][:, -10:].T) < 0.15
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.3), (0.001, 1e-20), (100.0, 1e-6)])
+def test_entrywise_release_keeps_its_promise_to_the_last_digit(epsilon, delta):
+    for columns in (2, 3, 30):
+        moments = entrywise_moments(columns, 1.0, epsilon=epsilon, delta=delta)
+        assert moments.loss.epsilon(delta=delta) <= epsilon
+
+
 def test_entrywise_release_has_the_scales_of_the_paper():
     moments = entrywise_moments(4, 1.0, epsilon=1.0, delta=1e-6)
     widths = moments.mechanism.sensitivity.widths

@@ -7,7 +7,7 @@ import pytest
 
 from taut.accounting import Adjacency
 from taut.audit import refute_training, replay
-from taut.errors import AdjacencyMismatch
+from taut.errors import AdjacencyMismatch, InfeasibleBudget
 from taut.estimators import PrivateLinearRegression, PrivateRidge
 from taut.estimators._regression.methods.posterior import ada_ops, ops_ptr
 from taut.estimators._regression.problem import Problem, Setting
@@ -46,6 +46,17 @@ def test_keeps_the_promise(method):
     found = made(method, epsilon=0.5).fit(X[:60], Y[:60])
     assert found.loss_.epsilon(1e-6) <= 0.5
     assert found.loss_.epsilon(1e-6) >= 0.5 * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+def test_promise_that_no_sample_keeps_is_refused_before_the_ledger_pays(relation):
+    class Untouched:
+        def spend(self, loss):
+            raise AssertionError(loss)
+
+    fit = made("ada_ops", epsilon=100.0, delta=1e-100, adjacency=relation, ledger=Untouched())
+    with pytest.raises(InfeasibleBudget, match="raise either"):
+        fit.fit(X[:60], Y[:60])
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ __all__ = ["EntrywiseMoments", "entrywise_moments"]
 _MOST_COLUMNS = 512  # whose 131,328 products are summed record by record
 # Of the squared norm of a row: sums of multiples of it are exact doubles up to 2^33 records.
 _QUANTUM = 2.0**-20
+_ROOM = 1 + 1e-10  # of the noise: what an accountant rounds up must still be within the promise
 _ROWS = 1 << 8  # whose products are held at a time
 
 
@@ -76,6 +77,6 @@ def entrywise_moments(
     wanted = np.where(i == j, 1 / np.sqrt(size), 1 / np.sqrt(2 * size))
     widths = np.ceil(wanted / _QUANTUM) * _QUANTUM
     mechanism = optimal_gaussian(
-        Box([*widths, 1.0], source=Source.CLIPPED), multiplier=1 / gaussian_mu(epsilon, delta)
+        Box([*widths, 1.0], source=Source.CLIPPED), multiplier=_ROOM / gaussian_mu(epsilon, delta)
     )
     return EntrywiseMoments(columns, row_norm, widths, mechanism)

@@ -19,7 +19,7 @@ from taut.estimators._posterior.adaptive import (
     eigenvalue_above,
     sampled_with,
 )
-from taut.estimators._posterior.bounds import LARGEST_EPSILON
+from taut.estimators._posterior.bounds import LARGEST_EPSILON, largest_growth
 from taut.estimators._posterior.equations import Equations, check_penalties, equations_of
 from taut.estimators._posterior.release import RidgePosterior, drawn, ridge_posterior
 from taut.estimators._posterior.tuned import SearchBudget, best_sample, search_budget
@@ -166,10 +166,16 @@ def ops_balanced(setting: Setting, epsilon: float, delta: float) -> BalancedPost
 
 
 def ada_ops(setting: Setting, epsilon: float, delta: float) -> AdaptivePosterior:
-    """Return the method for a budget."""
+    """Return the method for a budget.
+
+    Raises:
+        InfeasibleBudget: if its part for the sample keeps no promise, whatever is released first.
+    """
     check_penalties(_penalties(setting))
-    loss = approximate(epsilon, delta, adjacency=setting.adjacency)
-    return AdaptivePosterior(setting, budget(epsilon, delta, setting.adjacency, 2), loss)
+    relation = setting.adjacency
+    spent = budget(epsilon, delta, relation, 2)
+    largest_growth(epsilon=spent.epsilon, delta=spent.delta, relation=relation)
+    return AdaptivePosterior(setting, spent, approximate(epsilon, delta, adjacency=relation))
 
 
 def ops_ptr(setting: Setting, epsilon: float, delta: float) -> TestedPosterior:
