@@ -27,6 +27,7 @@ from taut.estimators._contract.inputs import (
     refuse_other_labels,
 )
 from taut.estimators._contract.labels import class_numbers, public_classes
+from taut.estimators._contract.row_wise import projected
 from taut.noise import RandomSource
 
 __all__ = ["PrivateGaussianNB"]
@@ -165,11 +166,13 @@ class PrivateGaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     def _joint_log_likelihood(self, X: Any) -> Matrix:
         check_is_fitted(self)
         table = features(self, X, reset=False)
+        ones = np.ones((table.shape[1], 1))
         with np.errstate(all="ignore"):
             joint = np.stack(
                 [
                     prior
-                    - 0.5 * (np.log(2 * np.pi * variance) + (table - mean) ** 2 / variance).sum(1)
+                    - 0.5 * np.log(2 * np.pi * variance).sum()
+                    - 0.5 * projected(((table - mean) / np.sqrt(variance)) ** 2, ones)[:, 0]
                     for prior, mean, variance in zip(
                         np.log(self.class_prior_), self.theta_, self.var_, strict=True
                     )

@@ -23,6 +23,7 @@ from taut.estimators._contract.estimator import (
     whole_or_nothing,
 )
 from taut.estimators._contract.inputs import features, refuse_extras
+from taut.estimators._contract.row_wise import projected
 from taut.noise import RandomSource
 
 __all__ = ["PrivatePCA"]
@@ -132,8 +133,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         check_is_fitted(self)
         table = features(self, X, reset=False)
         with np.errstate(all="ignore"):
-            result: Matrix = (table - self.mean_) @ self.components_.T
-        return result
+            return projected(table - self.mean_, self.components_.T)
 
     def inverse_transform(self, X: Any) -> Matrix:
         """Return the rows that have given coordinates, in the space of the components."""
@@ -145,8 +145,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
                 f"got shape {scores.shape}"
             )
         with np.errstate(all="ignore"):
-            result: Matrix = scores @ self.components_ + self.mean_
-        return result
+            return projected(scores, self.components_) + self.mean_
 
     @property
     def _n_features_out(self) -> int:

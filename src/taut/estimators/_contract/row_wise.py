@@ -1,7 +1,8 @@
 """Products and distances computed row by row: what a row gets depends on no other row.
 
 A matrix product of doubles may round a row in another way when there is one row more or less, and
-put somebody else's record into another cell: more than noise for one record hides.
+put somebody else's record into another cell: more than noise for one record hides. What transforms
+and predictions return may be rows of another private fit, in a pipeline or a stack of models.
 """
 
 from __future__ import annotations
@@ -27,10 +28,21 @@ def in_blocks(rows: Matrix) -> Iterator[Matrix]:
 
 def projected(rows: Matrix, axes: Matrix) -> Matrix:
     """Return the products of all rows with axes, columns, added column by column."""
-    result = np.zeros((len(rows), axes.shape[1]))
-    for column, weights in zip(rows.T, axes, strict=True):
-        result += column[:, None] * weights
+    result = np.empty((len(rows), axes.shape[1]))
+    start = 0
+    for block in in_blocks(rows):
+        result[start : start + len(block)] = _projected(np.ascontiguousarray(block.T), axes).T
+        start += len(block)
     return result
+
+
+def _projected(columns: Matrix, axes: Matrix) -> Matrix:
+    """Return what `projected` does, transposed: a row of numbers in memory for every axis."""
+    total = np.zeros((axes.shape[1], columns.shape[1]))
+    product = np.empty_like(total)
+    for column, weights in zip(columns, axes, strict=True):
+        total += np.multiply(weights[:, None], column, out=product)
+    return total
 
 
 def nearest(rows: Matrix, centres: Matrix) -> NDArray[np.intp]:

@@ -13,6 +13,7 @@ from taut._base.arrays import Vector
 from taut.accounting import Adjacency
 from taut.estimators._contract.estimator import Ledger, whole_or_nothing
 from taut.estimators._contract.inputs import features, features_and_targets, refuse_extras
+from taut.estimators._contract.row_wise import projected
 from taut.estimators._descent.arguments import target_range
 from taut.estimators._descent.model import DescentModel
 from taut.noise import RandomSource
@@ -152,8 +153,7 @@ class PrivateElasticNet(RegressorMixin, DescentModel):  # type: ignore[misc]
         check_is_fitted(self)
         table = features(self, X, reset=False)
         with np.errstate(all="ignore"):
-            values: Vector = table @ self.coef_ + self.intercept_
-        return values
+            return projected(table, self.coef_[:, None])[:, 0] + self.intercept_
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that noise hides what a few records say."""

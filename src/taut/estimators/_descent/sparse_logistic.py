@@ -21,6 +21,7 @@ from taut.estimators._contract.inputs import (
     refuse_other_labels,
 )
 from taut.estimators._contract.labels import class_numbers, public_classes
+from taut.estimators._contract.row_wise import projected
 from taut.estimators._descent.model import DescentModel
 from taut.noise import RandomSource
 
@@ -149,7 +150,7 @@ class PrivateSparseLogisticRegression(ClassifierMixin, DescentModel):  # type: i
         check_is_fitted(self)
         table = features(self, X, reset=False)
         with np.errstate(all="ignore"):
-            scores: Vector = table @ self.coef_[0] + self.intercept_[0]
+            scores: Vector = projected(table, self.coef_.T)[:, 0] + self.intercept_[0]
         return scores
 
     def predict_proba(self, X: Any) -> Matrix:

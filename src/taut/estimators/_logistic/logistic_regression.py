@@ -28,6 +28,7 @@ from taut.estimators._contract.inputs import (
     refuse_other_labels,
 )
 from taut.estimators._contract.labels import class_numbers, public_classes
+from taut.estimators._contract.row_wise import projected
 from taut.estimators._logistic.gradient_descent import GradientDescent
 from taut.noise import L2Ball, RandomSource
 
@@ -156,7 +157,7 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ign
         check_is_fitted(self)
         table = features(self, X, reset=False)
         with np.errstate(all="ignore"):
-            scores: Matrix = table @ self.coef_.T + self.intercept_
+            scores = projected(table, self.coef_.T) + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any) -> Matrix:

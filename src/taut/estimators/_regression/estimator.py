@@ -23,6 +23,7 @@ from taut.estimators._contract.inputs import (
     penalty_weight,
     refuse_weights,
 )
+from taut.estimators._contract.row_wise import projected
 from taut.estimators._regression.choice import choose
 from taut.estimators._regression.intervals import unpenalised
 from taut.estimators._regression.method import Fit
@@ -91,8 +92,7 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
         check_is_fitted(self)
         table = features(self, X, reset=False)
         with np.errstate(all="ignore"):
-            values: Vector = table @ self.coef_ + self.intercept_
-        return values
+            return projected(table, self.coef_[:, None])[:, 0] + self.intercept_
 
     def coef_interval(self, level: float = 0.95) -> Matrix:
         """Return confidence intervals of the slopes, one row of lower and upper end per column.
