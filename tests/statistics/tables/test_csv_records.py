@@ -85,3 +85,11 @@ def test_names_with_an_open_quote_are_refused(tmp_path):
     (tmp_path / "t.csv").write_text('x,"city\n1,a\n')
     with pytest.raises(ValueError, match="never ends"):
         Table.open(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("text", ["x,city\r31,secret\r64,b\r", '"x\ry",city\r\n31,secret\r\n'])
+def test_no_record_becomes_a_name_where_lines_end_with_carriage_returns(tmp_path, text):
+    (tmp_path / "t.csv").write_text(text, newline="")
+    with pytest.raises(ValueError, match="lines must end with a line feed") as refusal:
+        Table.open(tmp_path / "t.csv")
+    assert "secret" not in str(refusal.value)

@@ -33,10 +33,15 @@ def header_of(path: Path) -> bytes:
     """Return the first line that is not empty; nothing behind it is looked at.
 
     Raises:
-        Unreadable: if a name begins with a quote that is not closed.
+        Unreadable: if a name begins with a quote that is not closed, or holds the end of a line.
     """
     with path.open("rb") as file:
         line = _header_line(file).removeprefix(_MARK).rstrip(b"\r\n")
+    if b"\r" in line:  # names are shown, and these would hold records
+        raise Unreadable(
+            "could not read the table: lines must end with a line feed, and the first one holds "
+            "carriage returns alone; write the file with the ends of lines of Unix or Windows"
+        )
     return _one_record(line, 0, is_last=True)[0]
 
 
