@@ -127,6 +127,38 @@ def test_lists_are_read_entry_by_entry():
     np.testing.assert_array_equal(doubles(Table.open({"x": entries}), "x"), expected)
 
 
+class Tensor:
+    """What a tensor of PyTorch has, whose entries are tensors without an axis."""
+
+    def __init__(self, array):
+        self.array, self.ndim, self.dtype = np.array(array), np.ndim(array), "torch.float32"
+
+    def __len__(self):
+        return len(self.array)
+
+    def __getitem__(self, place):
+        return Tensor(self.array[place])
+
+    def item(self):
+        return self.array.item()
+
+
+@pytest.mark.parametrize("column", [Tensor([1.0, 2.0]), [Tensor(1.0), np.array(2.0)]])
+def test_tensors_count_as_their_numbers(column):
+    assert doubles(Table.open({"x": column}), "x").tolist() == [1.0, 2.0]
+
+
+def test_tensors_of_several_axes_are_refused():
+    with pytest.raises(ValueError, match="column 'x' must be a vector, got 2 axes"):
+        Table.open({"x": Tensor([[1.0], [2.0]])})
+
+
+@pytest.mark.parametrize("column", ["31", b"31", {0: 31.0, 1: 64.0}, {31.0, 64.0}])
+def test_what_holds_no_entries_in_a_row_is_no_column(column):
+    with pytest.raises(ValueError, match=f"vector or a list, got the type {type(column).__name__}"):
+        Table.open({"x": column})
+
+
 def test_masked_entries_are_missing():
     column = np.ma.array([1.0, 2.0], mask=[False, True])
     np.testing.assert_array_equal(doubles(Table.open({"x": column}), "x"), [1.0, np.nan])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,9 @@ class Arrays(Source):
             ValueError: if columns have other shapes than one length.
         """
         self.engine = "NumPy"
-        self._columns = {checked_name(name): _array(column) for name, column in columns.items()}
+        self._columns = {
+            checked_name(name): _array(name, column) for name, column in columns.items()
+        }
         _check_shapes(self._columns)
         self.types = {
             name: _LIST if _has_entries(columns[name]) else _type(column)
@@ -92,11 +94,28 @@ def _has_entries(column: Any) -> bool:
     return hasattr(column, "__len__") and not isinstance(getattr(column, "dtype", None), np.dtype)
 
 
-def _array(column: Any) -> NDArray[Any]:
-    if _has_entries(column):
-        entries = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
-        found = np.empty(len(entries), dtype=object)
-        for i, entry in enumerate(entries):  # one by one: an entry that is a list is no second axis
-            found[i] = entry.item() if isinstance(entry, np.generic) else entry
-        return found
-    return np.asanyarray(column)
+def _array(name: str, column: Any) -> NDArray[Any]:
+    if isinstance(column, str | bytes | bytearray | Mapping | Set):
+        # What comes out of these one by one are letters, keys, or entries without the equal ones.
+        raise ValueError(
+            f"column {name!r} must be a vector or a list, got the type {type(column).__name__}"
+        )
+    if not _has_entries(column):
+        return np.asanyarray(column)
+    axes = getattr(column, "ndim", 1)  # of a tensor
+    if axes != 1:
+        raise ValueError(f"column {name!r} must be a vector, got {axes} axes")
+    entries = _entries(column)
+    found = np.empty(len(entries), dtype=object)
+    for i, entry in enumerate(entries):  # one by one: an entry that is a list is no second axis
+        has_no_axis = getattr(entry, "ndim", None) == 0 and hasattr(entry, "item")
+        found[i] = entry.item() if has_no_axis else entry
+    return found
+
+
+def _entries(column: Any) -> list[Any]:
+    """Return the entries, as Python has them where there is a method for that."""
+    for method in ("to_pylist", "tolist"):
+        if hasattr(column, method):
+            return list(getattr(column, method)())
+    return list(column)
