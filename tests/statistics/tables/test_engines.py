@@ -182,13 +182,21 @@ class SparkFrame:
         self.parts = parts
 
     def select(self, *names):
-        return SparkFrame([part.select(list(names)) for part in self.parts])
+        # Spark looks for a field of a column behind the dot of a name without quotes.
+        assert all(name[0] == name[-1] == "`" for name in names)
+        plain = [name[1:-1].replace("``", "`") for name in names]
+        return SparkFrame([part.select(plain) for part in self.parts])
+
+    def toDF(self, *names):  # noqa: N802
+        return SparkFrame([part.rename_columns(names) for part in self.parts])
 
     def toArrow(self):  # noqa: N802
         return pa.concat_tables(self.parts)
 
     def mapInArrow(self, function, schema):  # noqa: N802
         assert schema == "part string"
+        # Spark hands columns over by their names, without quotes.
+        assert all(name.isidentifier() for part in self.parts for name in part.column_names)
         done = [batch for part in self.parts for batch in function(iter(part.to_batches()))]
         return SparkFrame([pa.Table.from_batches([batch]) for batch in done])
 
@@ -204,6 +212,47 @@ def test_parts_on_workers_of_spark_add_up(expected):
     assert as_lists(exact_answers(spark, QUERIES)) == expected
     assert as_lists(exact_answers(spark, QUERIES[:1])) == [ROWS]
     np.testing.assert_array_equal(doubles(spark, "x"), doubles(Table.open(table), "x"))
+
+
+def write(path, frame):
+    getattr(frame, f"write_{path.suffix[1:]}")(path)
+    return path
+
+
+NAMED = {
+    "pandas": lambda frame, _: frame.to_pandas(),
+    "Polars": lambda frame, _: frame,
+    "Polars, lazily": lambda frame, _: frame.lazy(),
+    "PyArrow": lambda frame, _: frame.to_arrow(),
+    "DuckDB": lambda frame, _: duckdb.connect().from_arrow(frame.to_arrow()),
+    "Dask": lambda frame, _: dd.from_pandas(frame.to_pandas(), npartitions=2),
+    "Spark": lambda frame, _: Table(
+        SparkSource(SparkFrame([frame.to_arrow()]), _types(nw.from_native(frame)))
+    ),
+    "CSV": lambda frame, folder: write(folder / "t.csv", frame),
+    "Parquet": lambda frame, folder: write(folder / "t.parquet", frame),
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["^a.*$", "a.b", 'a"b', "a`b", "a'; drop table t; --", "a,b", " ", "ä"]
+)
+@pytest.mark.parametrize("engine", NAMED)
+def test_a_name_stands_for_its_column_alone(engine, name, tmp_path):
+    frame = pl.DataFrame({"a": [7.0, 8.0], name: [1.0, None], "abc": [5.0, 6.0]})
+    table = Table.open(NAMED[engine](frame, tmp_path))
+    assert table.columns == ("a", name, "abc")
+    np.testing.assert_array_equal(doubles(table, name), [1.0, np.nan])
+    queries = [Present((ClippedColumn(name, 0, 1),)), Counts()]
+    assert as_lists(exact_answers(table, queries)) == [[1], 2]
+
+
+def test_a_path_stands_for_its_file_alone(tmp_path):
+    (tmp_path / "x=5").mkdir()
+    for name, x in (("t[1].parquet", 1.0), ("t1.parquet", 50.0), ("x=5/t.parquet", 2.0)):
+        pl.DataFrame({"x": [x]}).write_parquet(tmp_path / name)
+    assert doubles(Table.open(tmp_path / "t[1].parquet"), "x").tolist() == [1.0]
+    assert doubles(Table.open(tmp_path / "x=5" / "t.parquet"), "x").tolist() == [2.0]
 
 
 def test_long_lazy_tables_come_in_parts():

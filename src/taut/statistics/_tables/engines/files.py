@@ -53,26 +53,34 @@ def of_file(path: Path) -> Source:
             "files need Polars: pip install 'taut[tables]'; or give a mapping of names to arrays"
         ) from None
     if path.suffix.lower() == ".parquet":
-        frame = pl.scan_parquet(path)
+        frame = pl.scan_parquet(path, glob=False, hive_partitioning=False)  # this file alone
         silently("Polars", frame.collect_schema)
         return of_frame(frame)
     header = silently("Polars", partial(header_of, path))
-    names = silently("Polars", lambda: _frame(header).collect_schema())
-    types = {checked_name(name): _UNREAD for name in names}
-    read = partial(_batches_of_csv, path, header)
+    every = silently("Polars", partial(_names, header))
+    types = {checked_name(name): _UNREAD for name in every}
+    read = partial(_batches_of_csv, path, header, every)
     return EngineSource("Polars, from a file", types, read, is_beyond_memory=True)
 
 
-def _batches_of_csv(path: Path, header: bytes, names: Sequence[str]) -> Iterator[Batch]:
+def _batches_of_csv(
+    path: Path, header: bytes, every: list[str], names: Sequence[str]
+) -> Iterator[Batch]:
     for block in blocks_of_records(path):
-        yield from batches_of_lazy_frame(_frame(header, block), names)
+        yield from batches_of_lazy_frame(_frame(header, block, every), names)
 
 
-def _frame(header: bytes, block: bytes = b"") -> pl.LazyFrame:
+def _names(header: bytes) -> list[str]:
+    """Return the names in a header; Polars leaves quotes within them doubled."""
+    return [name.replace('""', '"') for name in _frame(header).collect_schema()]
+
+
+def _frame(header: bytes, block: bytes = b"", every: list[str] | None = None) -> pl.LazyFrame:
     import polars as pl
 
     return pl.scan_csv(
         BytesIO(b"%b\n%b" % (header, block)) if header else BytesIO(),
+        new_columns=every,
         infer_schema=False,
         ignore_errors=True,
         truncate_ragged_lines=True,

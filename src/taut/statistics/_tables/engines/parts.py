@@ -78,15 +78,21 @@ class SparkSource(Source):
 
     def batches(self, names: Sequence[str]) -> Iterator[Batch]:
         """Yield all at once: this is for columns that fit into memory."""
-        for batch in self._frame.select(*names).toArrow().to_batches():
-            yield batch_of_arrow(batch, names)
+        for batch in self._chosen(names).toArrow().to_batches():
+            yield _named(batch, names)
 
     def scan(self, queries: Sequence[Query], names: Sequence[str]) -> list[Answer]:
         """Return the exact answers; every part is summed where it is."""
-        chosen = self._frame.select(*(names or list(self.types)[:1]))
+        chosen = self._chosen(names or list(self.types)[:1])
         count = _counter(tuple(queries), tuple(names))
         rows = chosen.mapInArrow(count, "part string").collect()
         return _added(queries, [_of_text(row["part"]) for row in rows])
+
+    def _chosen(self, names: Sequence[str]) -> Any:
+        # Without quotes, the dot of a name would lead into another column. Spark itself forgets
+        # them when it hands columns over, so that these go by numbers.
+        quoted = ("`{}`".format(name.replace("`", "``")) for name in names)
+        return self._frame.select(*quoted).toDF(*(f"c{i}" for i in range(len(names))))
 
 
 def _added(queries: Sequence[Query], parts: Sequence[Sequence[Sequence[Answer]]]) -> list[Answer]:
@@ -107,6 +113,13 @@ def _of_pandas(
     return scan.parts()
 
 
+def _named(batch: pa.RecordBatch, names: Sequence[str]) -> Batch:
+    """Return columns that Spark hands over in this order."""
+    if not names:
+        return Batch({}, batch.num_rows)
+    return batch_of_arrow(type(batch).from_arrays(batch.columns, names=list(names)), names)
+
+
 def _counter(
     queries: tuple[Query, ...], names: tuple[str, ...]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -116,7 +129,7 @@ def _counter(
         import pyarrow as pa
 
         scan = Scan(queries)
-        scan.add_all(batch_of_arrow(batch, names) for batch in batches)
+        scan.add_all(_named(batch, names) for batch in batches)
         yield pa.RecordBatch.from_pydict({"part": [_as_text(scan.parts())]})
 
     return count

@@ -30,7 +30,8 @@ def batches_of_lazy_frame(frame: pl.LazyFrame, names: Sequence[str]) -> Iterator
     """Yield the rows in any order, a few at a time where Polars can do that."""
     import polars as pl
 
-    chosen = frame.select(names) if names else frame.select(pl.len())
+    # A name such as "^a.*$", given as a text, would be a pattern.
+    chosen = frame.select(pl.selectors.by_name(*names) if names else pl.len())
     if not names:
         yield Batch({}, int(chosen.collect(engine="streaming").item()))
     elif hasattr(chosen, "collect_batches"):
@@ -41,7 +42,9 @@ def batches_of_lazy_frame(frame: pl.LazyFrame, names: Sequence[str]) -> Iterator
 
 
 def _batch(frame: pl.DataFrame, names: Sequence[str]) -> Batch:
-    return Batch({name: _column(frame[name]) for name in names}, frame.height)
+    # Methods of series take their names for patterns, too.
+    columns = {name: _column(frame[name].alias("column")) for name in names}
+    return Batch(columns, frame.height)
 
 
 def _column(series: pl.Series) -> Column:
