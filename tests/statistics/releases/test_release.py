@@ -228,6 +228,8 @@ def test_what_is_refused(wanted, settings, error, match):
         (lambda: Mean("age", (18, math.inf)), "finite"),
         (lambda: Mean("age", 5), "pair"),
         (lambda: Mean("age", AGE, weight=0), "weight must be"),
+        (lambda: Count(weight=1e308), r"weight must lie between 1e-09 and 1e\+09"),
+        (lambda: Quantiles("age", [0.5], AGE, weight=1e-10), "weight must lie between"),
         (lambda: Covariance({}), "mapping"),
         (lambda: CellCounts([]), "got none"),
         (lambda: Quantiles("age", [], AGE), "between 0 and 1"),
@@ -291,6 +293,23 @@ def test_more_cells_than_fit_into_memory_are_refused_before_noise_is_planned():
         CellCounts(cells)
     with pytest.raises(ValueError, match="must be at most 16777216"):
         GroupMeans("age", AGE, by=cells)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-200, 5e-324])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_promises_too_small_for_quantiles_are_refused_before_anybody_pays(epsilon, delta):
+    wanted = [Quantiles("age", [0.1, 0.3], AGE)]
+    with pytest.raises(ValueError, match="epsilon must be larger for quantiles, got a share of"):
+        release(people(5), wanted, epsilon=epsilon, delta=delta, ledger=Refuses())
+
+
+@pytest.mark.parametrize("weights", [(1e9, 1e-9), (1e-9, 1.0)])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_weights_share_a_budget_however_far_apart(weights, delta):
+    wanted = [Count(weight=weights[0]), Quantiles("age", [0.5], AGE, weight=weights[1])]
+    found = release(people(5), wanted, epsilon=1.0, delta=delta)
+    assert found.loss.epsilon(delta=delta) <= 1.0
+    assert sum(found.shares.values()) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-9])

@@ -20,6 +20,7 @@ from taut.accounting import Adjacency, PrivacyLoss, exponential
 from taut.noise import RandomSource
 from taut.statistics._mechanisms.fine_points import FineGrid
 from taut.statistics._mechanisms.rank_choice import RankChoice
+from taut.statistics._mechanisms.rank_weights import LEAST_RATE
 from taut.statistics._mechanisms.sorted_points import Inside, Points
 
 __all__ = ["QuantileTree", "quantile_tree"]
@@ -82,6 +83,11 @@ class QuantileTree:
     def rank_errors(self) -> tuple[float, ...]:
         """The standard deviation of every quantile's rank, in records, if values lie dense."""
         return tuple(math.sqrt(variance) for variance in self._variances)
+
+    @property
+    def least_rate(self) -> Fraction:
+        """How fast weights fall where they fall slowest."""
+        return min(self._rate(node) for node in self._nodes)
 
     @property
     def most_near(self) -> int:
@@ -184,13 +190,22 @@ def quantile_tree(
         adjacency: neighbouring relation.
         concentrated: whether squares of epsilons add up to that of the budget, as they do for small
             ones at a delta; otherwise epsilons do.
+
+    Raises:
+        ValueError: if the budget is too small for anything but noise.
     """
     found = []
     for is_tree in (False, True):
         levels = 1 + max(node.level for node in _nodes_of(tuple(shares), is_tree=is_tree))
         each = epsilon / (math.sqrt(levels) if concentrated else levels)
         found.append(QuantileTree(tuple(shares), each, adjacency, is_tree))
-    return min(found, key=lambda tree: sum(error**2 for error in tree.rank_errors))
+    drawn = [tree for tree in found if tree.least_rate >= LEAST_RATE]
+    if not drawn:  # refused here, before anybody pays
+        raise ValueError(
+            f"epsilon must be larger for quantiles, got a share of {epsilon:.3g} for {len(shares)} "
+            "of them: all values would be as likely; take a larger epsilon or weight"
+        )
+    return min(drawn, key=lambda tree: sum(error**2 for error in tree.rank_errors))
 
 
 def _ranks_from(points: Points, first: int) -> Callable[[Sequence[int]], NDArray[np.int64]]:

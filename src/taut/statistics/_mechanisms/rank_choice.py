@@ -90,13 +90,13 @@ class RankChoice:
 
     def _drawn(self, points: Inside, low: int, high: int, source: RandomSource) -> int:
         n, (a, b) = points.size, self.share.as_integer_ratio()
-        least = self.weights.least
+        least, weight_at = self.weights.least, self.weights.at
         first, last = self._within_reach(n)
         near = points.known[first - points.first : last - points.first].tolist()
         starts = [low if first == 0 else int(points.known[first - 1 - points.first]) + 1]
         starts += [point + 1 for point in near]
         ends = [*near, high if last == n else int(points.known[last - points.first])]
-        weights = [self.weights.at(abs(b * rank - a * n)) for rank in range(first, last + 1)]
+        weights = [weight_at(abs(b * rank - a * n)) for rank in range(first, last + 1)]
         spans = (end + 1 - start for start, end in zip(starts, ends, strict=True))
         below = (starts[0] - low) * least
         sums = list(accumulate((s * w for s, w in zip(spans, weights, strict=True)), initial=below))

@@ -38,6 +38,7 @@ Bounds: TypeAlias = Sequence[float]
 
 _COUNT = Coordinate()
 _TYPICAL = 0.25  # of the squared half range: where noise is planned for squares of means
+_LARGEST_WEIGHT = 1e9  # and the least is one over it: beyond, a part has next to no budget
 _MOST_DENOMINATOR = 1000  # of a share: rounding it moves a rank by less than n / 10^6 records
 
 
@@ -46,8 +47,8 @@ class Statistic(ABC):
     """Something to release about a table.
 
     Args:
-        weight: how much its squared error counts when several share a budget; errors are compared
-            in records, at the ends of their ranges.
+        weight: how much its squared error counts when several share a budget, from 1e-9 to 1e9;
+            errors are compared in records, at the ends of their ranges.
         name: what the result is called.
     """
 
@@ -56,7 +57,12 @@ class Statistic(ABC):
 
     def __post_init__(self) -> None:
         """Check what all statistics have."""
-        validate.positive(weight=self.weight)
+        weight = validate.positive(weight=self.weight)
+        if not 1 / _LARGEST_WEIGHT <= weight <= _LARGEST_WEIGHT:
+            raise ValueError(
+                f"weight must lie between {1 / _LARGEST_WEIGHT:g} and {_LARGEST_WEIGHT:g}, got "
+                f"weight={self.weight!r}; for a share of its own, release a statistic alone"
+            )
         object.__setattr__(self, "name", self.name or self.title)
 
     @property
