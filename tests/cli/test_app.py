@@ -56,6 +56,13 @@ def test_every_command_has_an_example_and_speaks_json(run, command):
     assert "--json" in text
 
 
+def test_help_shows_sections_in_brackets_and_no_line_breaks_of_the_source(run):
+    text = " ".join(run("tune --help").stdout.split())
+    assert "whose [plan] has the promise for all trials, with a section [tune] that says" in text
+    lines = [line.strip() for line in run("release --help").stdout.splitlines()]
+    assert "which cells they" not in lines
+
+
 def test_the_list_of_commands_is_whole():
     from taut.cli._app import app
 

@@ -1,8 +1,11 @@
 """The application: which commands there are."""
 
+import inspect
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 import taut
 from taut.cli._commands.audit import audit
@@ -48,6 +51,12 @@ def _taut(
     """Certified answers about differential privacy."""
 
 
+def _help_of(command: Callable[..., object]) -> str:
+    """Return the docstring of a command for terminals of any width, where [...] is no markup."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return escape("\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))
+
+
 _COMMANDS = (
     epsilon,
     delta,
@@ -69,4 +78,4 @@ _COMMANDS = (
     compare,
 )
 for _command in _COMMANDS:
-    app.command()(_command)
+    app.command(help=_help_of(_command))(_command)

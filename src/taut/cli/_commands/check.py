@@ -54,8 +54,8 @@ def check(
 ) -> None:
     """Read the privacy settings of another tool, and say what they promise.
 
-    Read are arguments of Opacus, Flower, NVFLARE, JAX Privacy and TensorFlow Privacy, and events
-    of dp-accounting. Certified bounds on epsilon are shown for every way to read them, with what
+    It reads arguments of Opacus, Flower, NVFLARE, JAX Privacy and TensorFlow Privacy, and events
+    of dp-accounting. It shows certified bounds on epsilon for every way to read them, and what
     the statement lacks. Nothing in the file is executed.
 
     Exit code 0: the settings make a promise that is certified however they are read; 1: they do

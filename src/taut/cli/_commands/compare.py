@@ -89,10 +89,10 @@ def compare(
     """Train one model in several private ways, at equal privacy.
 
     First the noise of every arm is predicted, then every arm is trained with the same seeds and
-    learning rates, on equally many gradients; at the end stand a table with intervals and CPU time,
-    and a recommendation, for which it takes three seeds. With --out it also writes table.md,
-    runs.csv, comparison.json and a picture. Runs are experiments: compare on public data or on data
-    like yours, never on those that you protect.
+    learning rates, on equally many gradients. It ends with a table of intervals and CPU times and,
+    from three seeds on, a recommendation. With --out it also writes table.md, runs.csv,
+    comparison.json and a picture. Runs are experiments: compare on public data or on data like
+    yours, never on those that you protect.
 
     Example: taut compare demo --epsilon 2 --delta 1e-5 --gradients 5000 --batch-size 500 --seeds 3
     """
