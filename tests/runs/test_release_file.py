@@ -93,6 +93,7 @@ MEAN = 'what = "mean"\nof = "age"'
     ("statistics", "words"),
     [
         (['what = "meen"\nof = "age"'], "number 1: what must be one of.*did you mean 'mean'"),
+        (['what = "median"\nof = "age"'], r"no 'median'; write what = 'quantiles' with shares"),
         ([MEAN, 'what = "mean"\nof = "agee"'], "number 2: column 'agee' has no bounds; did you"),
         (['what = "mean"\nof = "height"'], r"add height = \[lower, upper\] to \[bounds\], from"),
         (['what = "mean"'], "of must be the name of a column, got None"),
@@ -123,6 +124,8 @@ def test_bad_statistics_are_refused(config, statistics, words):
         ("[promise]\nepsilon = 1", "", r"section \[promise\] is missing"),
         ("epsilon = 1", "epsilon = 0", r"\[promise\] epsilon must be finite and greater"),
         ("epsilon = 1", "epsilon = nan", "epsilon must be finite"),
+        ("epsilon = 1", 'epsilon = "1"', "epsilon must be a number, got '1'; write it without quo"),
+        ("[18, 90]", '["18", "90"]', "lower of column 'age' must be a real number"),
         ("epsilon = 1", "epsilon = 1\ndelta = 1", "delta must be in"),
         ("epsilon = 1", 'epsilon = 1\nadjacency = "replace"', "needs records"),
         ("epsilon = 1", "epsilon = 1\nrecords = 5", "for adjacency = 'replace' alone"),

@@ -19,6 +19,7 @@ from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.runs import (
     RunConfig,
     TuneConfig,
+    TuneSection,
     prepare,
     prepare_tuning,
     resume,
@@ -233,10 +234,11 @@ def test_one_private_example_changes_a_count_by_one(monkeypatch, right, labels):
     ("space", "changes", "message"),
     [
         ({"learning_rate": [0.1]}, {}, "keys are those of"),
+        ({"training": {"learning_rate": [0.1]}}, {}, "in quotes if there is a dot"),
         ({"data.path": ["other.npz"]}, {}, "keys are those of"),
         ({"training.learning_rate": []}, {}, "must not be empty"),
-        ({"training.learning_rate": 0.1}, {}, "must be a list or a Range"),
-        ({"training.learning_rate": "slow"}, {}, "must be a list or a Range"),
+        ({"training.learning_rate": 0.1}, {}, r"must be a list of values or.*\{low = "),
+        ({"training.learning_rate": "slow"}, {}, "must be a list of values"),
         ({"training.learning_rat": [0.1]}, {}, "did you mean 'learning_rate'"),
         ({"training.learning_rate": [-1.0]}, {}, "learning_rate must be"),
         ({"training.learning_rate.x": [1.0]}, {}, "is no table"),
@@ -253,6 +255,9 @@ def test_one_private_example_changes_a_count_by_one(monkeypatch, right, labels):
         (SPACE, {"tune": {"validation": "private"}}, "needs score_noise"),
         (SPACE, {"tune": {"score_noise": 1.0}}, "leave it out"),
         (SPACE, {"tune": {"trials": 0.5}}, "always one trial"),
+        (SPACE, {"tune": {"trials": 0}}, r"\[tune\] trials must be finite and greater than 0"),
+        (SPACE, {"tune": {"trials": "3"}}, "trials must be a number, got '3'; write it without"),
+        (SPACE, {"tune": {"validation": None}}, "needs the key 'validation': 'public' or"),
         (SPACE, {"plan": {"epsilon": None, "noise_multiplier": 1.0}}, "needs epsilon and delta"),
         ({"training.learning_rate": [0.001 * i for i in range(1, 500)]}, {}, "400 settings"),
     ],
@@ -262,8 +267,13 @@ def test_refusals(tuned, space, changes, message):
         tuned(space, **changes)
 
 
+def test_empty_space_says_what_to_list():
+    with pytest.raises(ValueError, match="space is empty: list what is tried"):
+        TuneSection(space={}, validation="public")
+
+
 def test_file_without_a_search_is_refused(configured):
-    with pytest.raises(ValueError, match=r"\[tune\] is missing"):
+    with pytest.raises(ValueError, match=r"\[tune\] is missing; add it with validation"):
         TuneConfig.from_toml(configured())
 
 

@@ -39,6 +39,18 @@ __all__ = ["PromiseSection", "ReleaseConfig"]
 
 _SECTIONS = ("promise", "bounds", "cells", "statistics")
 _KINDS = ("count", "total", "mean", "variance", "covariance", "counts", "quantiles")
+# What other libraries call them, which the nearest spelling would miss.
+_MEANT = {
+    "average": "what = 'mean'",
+    "histogram": "what = 'counts' with by",
+    "max": "what = 'quantiles' with a share below 1",
+    "median": "what = 'quantiles' with shares = [0.5]",
+    "min": "what = 'quantiles' with a share above 0",
+    "percentiles": "what = 'quantiles'",
+    "quantile": "what = 'quantiles'",
+    "std": "what = 'variance'",
+    "sum": "what = 'total'",
+}
 _EDGES, _LABELS = ("edges", "column", "other"), ("labels", "column", "other")
 
 
@@ -235,6 +247,7 @@ class _Public:
             ValueError: naming what is wrong.
         """
         where = f"[[statistics]] number {place}:"
+        _check_what(table, where)
         wanted = read_table(_Wanted, table, where)
         made = _MAKERS[wanted.what]
         unused = {"of", "by", "shares", "step"} - made.keys
@@ -269,6 +282,12 @@ class _Public:
                 )
             found.append(self.cells[name])
         return found
+
+
+def _check_what(table: object, where: str) -> None:
+    what = table.get("what") if isinstance(table, Mapping) else None
+    if isinstance(what, str) and what in _MEANT:
+        raise ValueError(f"{where} there is no {what!r}; write {_MEANT[what]}")
 
 
 def _bounds(table: object) -> dict[str, tuple[float, float]]:

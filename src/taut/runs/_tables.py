@@ -53,7 +53,8 @@ def read_table(section: type[Section], table: object, where: str) -> Section:
             )
     for name, field in known.items():
         if name not in values and field.default is field.default_factory is MISSING:
-            raise ValueError(f"{where} needs the key {name!r}")
+            choices = " or ".join(repr(choice) for choice in field.metadata.get("choices", ()))
+            raise ValueError(f"{where} needs the key {name!r}{choices and ': ' + choices}")
     try:
         return section(**values)
     except ValueError as error:
@@ -86,7 +87,9 @@ def _checked(value: object, hint: Any, where: str) -> object:
         if isinstance(value, plain) and (plain is bool or not isinstance(value, bool)):
             return value
     words = " or ".join(_WORDS[get_origin(k) or k] for k in kinds if k is not NoneType)
-    raise ValueError(f"{where} must be {words}, got {value!r}")
+    quoted = isinstance(value, str) and not {int, float}.isdisjoint(kinds)
+    remedy = "; write it without quotes" if quoted else ""
+    raise ValueError(f"{where} must be {words}, got {value!r}{remedy}")
 
 
 def _as_float(value: int, where: str) -> float:

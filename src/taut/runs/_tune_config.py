@@ -63,6 +63,7 @@ class TuneSection:
     cap: int | None = None
 
     def __post_init__(self) -> None:
+        validate.positive(trials=self.trials)
         _ = self.number, self.axes
         if self.validation == "private" and self.score_noise is None:
             raise ValueError(
@@ -86,17 +87,26 @@ class TuneSection:
     @property
     def axes(self) -> Space:
         """The space, with bounds as ranges."""
+        if not self.space:
+            raise ValueError(
+                'space is empty: list what is tried, such as "training.learning_rate" = [0.1, 1.0]'
+            )
         axes = {}
         for key, values in self.space.items():
             section, _, rest = key.partition(".")
             if section not in _SECTIONS or not rest:
                 raise ValueError(
-                    f"space has the key {key!r}; keys are those of {', '.join(_SECTIONS)}, such as "
-                    "'training.learning_rate'"
+                    f"space has the key {key!r}; keys are those of {', '.join(_SECTIONS)}, in "
+                    'quotes if there is a dot: "training.learning_rate" = [0.1, 1.0]'
                 )
             if key in _NOT_TRIED:
                 raise ValueError(f"space may not have the key {key!r}: {_NOT_TRIED[key]}")
             axes[key] = values
+            if not isinstance(values, Mapping | list):
+                raise ValueError(
+                    f"space {key!r} must be a list of values or, for [training], "
+                    f"{{low = ..., high = ...}}, got {values!r}"
+                )
             if isinstance(values, Mapping):
                 axes[key] = read_table(Range, values, f"space {key!r}")
                 if section != "training":
@@ -155,7 +165,10 @@ class TuneConfig:
             text = text_of_file(file, "what to try")
             tables = tomllib.loads(text)
             if "tune" not in tables:
-                raise ValueError("the section [tune] is missing; taut train needs none")
+                raise ValueError(
+                    "the section [tune] is missing; add it with validation and a [tune.space], "
+                    "or begin a single run with taut train"
+                )
             tune = read_table(TuneSection, tables.pop("tune"), "[tune]")
             config = cls(tables, tune, file.parent, text)
             config.check()

@@ -11,7 +11,7 @@ from taut.statistics import Categories, ClippedColumn, Intervals, Table
 from taut.statistics._tables.engines.frames import _types
 from taut.statistics._tables.engines.parts import SparkSource
 from taut.statistics._tables.queries import Counts, Present, Products, Sums
-from taut.statistics._tables.table import doubles, exact_answers
+from taut.statistics._tables.table import check_queries, doubles, exact_answers
 
 nw = pytest.importorskip("narwhals")
 pa = pytest.importorskip("pyarrow")
@@ -331,7 +331,7 @@ def test_errors_of_an_engine_are_not_quoted(engine):
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_broken_file_is_refused_without_its_content(tmp_path, suffix):
     path = tmp_path / f"t{suffix}"
-    path.write_bytes(b"" if suffix == ".csv" else b"secret")
+    path.write_bytes(b'"secret' if suffix == ".csv" else b"secret")
     with pytest.raises(ValueError, match="could not read the table") as refusal:
         Table.open(path)
     assert "secret" not in str(refusal.value)
@@ -429,3 +429,26 @@ def test_missing_libraries_are_named(monkeypatch, tmp_path):
         Table.open(pd.DataFrame({"x": [1.0]}))
     with pytest.raises(ModuleNotFoundError, match=r"Polars: pip install 'taut\[tables\]'"):
         Table.open(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"age;income\n31;40\n", "'age;income': separate columns by commas"),
+        (b"age\tincome\n31\t40\n", "separate columns by commas"),
+        ("größe,income\n31,40\n".encode("latin-1"), "write the file in UTF-8"),
+    ],
+)
+def test_files_of_other_formats_say_what_to_write(tmp_path, content, words):
+    path = tmp_path / "people.csv"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=words):
+        check_queries(Table.open(path), [Sums((ClippedColumn("größe", 0, 1),))])
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xef\xbb\xbf"])
+def test_files_without_names_say_what_is_missing(tmp_path, content):
+    path = tmp_path / "people.csv"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="no first line: it must hold the names of columns"):
+        Table.open(path)

@@ -168,10 +168,20 @@ def _check_labels(table: Table, cells: Cells) -> None:
         _check(table, cells.name, _NUMBERS, "numbers or booleans, as its labels are")
 
 
+def _foreign_format(names: Iterable[str]) -> str:
+    """Return what to do about a file whose first line says that it is written in another way."""
+    shown = ", ".join(names)
+    if "," not in shown and any(mark in shown for mark in ";\t|"):
+        return f"; its only column is {shown!r}: separate columns by commas"
+    if "\N{REPLACEMENT CHARACTER}" in shown:
+        return f"; known are {shown}: write the file in UTF-8"
+    return ""
+
+
 def _check(table: Table, name: str, kinds: Iterable[Kind], wanted: str) -> None:
     types = _source(table).types
     if name not in types:
-        hint = did_you_mean(name, types, otherwise=True)
+        hint = _foreign_format(types) or did_you_mean(name, types, otherwise=True)
         raise ValueError(f"the table has no column {name!r}{hint}")
     if types[name].kind not in kinds:
         raise ValueError(

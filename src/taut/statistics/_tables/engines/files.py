@@ -57,6 +57,10 @@ def of_file(path: Path) -> Source:
         silently("Polars", frame.collect_schema)
         return of_frame(frame)
     header = silently("Polars", partial(header_of, path))
+    if not header:
+        raise ValueError(
+            f"{str(path)!r} has no first line: it must hold the names of columns, with commas"
+        )
     every = silently("Polars", partial(_names, header))
     types = {checked_name(name): _UNREAD for name in every}
     read = partial(_batches_of_csv, path, header, every)
@@ -79,7 +83,7 @@ def _frame(header: bytes, block: bytes = b"", every: list[str] | None = None) ->
     import polars as pl
 
     return pl.scan_csv(
-        BytesIO(b"%b\n%b" % (header, block)) if header else BytesIO(),
+        BytesIO(b"%b\n%b" % (header, block)),
         new_columns=every,
         infer_schema=False,
         ignore_errors=True,
