@@ -81,8 +81,21 @@ def test_targets_are_needed():
 
 
 def test_targets_must_be_as_many_as_rows():
-    with pytest.raises(ValueError, match="inconsistent numbers"):
+    with pytest.raises(ValueError, match="one entry for every row of X"):
         features_and_targets(Fitted(), [[1.0]], [1.0, 2.0], numeric=False)
+
+
+@pytest.mark.parametrize("X", [np.zeros(4321), np.zeros((4321, 2)), np.zeros((4321, 2, 2))])
+def test_messages_about_shapes_do_not_tell_the_number_of_records(X):
+    with pytest.raises(ValueError, match=r"2D array|every row") as refusal:
+        features_and_targets(Fitted(), X, np.zeros(4322), numeric=True)
+    assert "432" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("numeric", [True, False])
+def test_targets_of_two_columns_are_refused_without_the_number_of_records(numeric):
+    with pytest.raises(ValueError, match="one entry per record, got 2 axes"):
+        features_and_targets(Fitted(), np.zeros((4321, 2)), np.zeros((4321, 2)), numeric=numeric)
 
 
 def test_weights_are_refused():

@@ -114,7 +114,7 @@ def in_a_row(array: NDArray[Any], name: str) -> NDArray[Any]:
         )
         return array[:, 0]
     if array.ndim != 1:
-        raise ValueError(f"{name} must have one entry per record, got shape {array.shape}")
+        raise ValueError(f"{name} must have one entry per record, got {array.ndim} axes")
     return array
 
 

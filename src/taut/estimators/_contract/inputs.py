@@ -15,7 +15,7 @@ import sklearn
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_array
 
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector, real_numbers
@@ -59,9 +59,9 @@ def features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Matrix:
     entries = as_numbers(X, "X")
     if entries.ndim != 2:
         raise ValueError(
-            f"Expected 2D array, got {entries.ndim}D array of shape {entries.shape}. Reshape your "
-            "data to one row per record: with array.reshape(-1, 1) for one column, with "
-            "array.reshape(1, -1) for one record"
+            f"Expected 2D array, got {entries.ndim}D array instead. Reshape your data to one row "
+            "per record: with array.reshape(-1, 1) for one column, with array.reshape(1, -1) for "
+            "one record"
         )
     _note_columns(estimator, X, entries, reset=reset)
     finite = {"ensure_all_finite" if _RENAMED else "force_all_finite": False}
@@ -86,7 +86,8 @@ def features_and_targets(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         )
     targets = in_a_row(as_targets(y, "y") if numeric else as_labels(y, "y"), "y")
-    check_consistent_length(table, targets)
+    if len(table) != len(targets):  # how many there are may be secret
+        raise ValueError("y must have one entry for every row of X, got another number of them")
     return table, targets
 
 
