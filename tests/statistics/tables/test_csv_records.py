@@ -1,17 +1,18 @@
 """Records of CSV files end where they end, whatever quotes others hold."""
 
 import csv
+import math
 import random
 
 import pytest
 
-from taut.statistics import Categories, ClippedColumn, Table
+from taut.statistics import Categories, Intervals, Table
 from taut.statistics._tables.engines import csv_records
-from taut.statistics._tables.queries import Counts, Present
+from taut.statistics._tables.queries import Counts
 from taut.statistics._tables.table import exact_answers
 
 ROWS = 1000
-X = ClippedColumn("x", 0, 10)
+NUMBER = Intervals("x", [-math.inf, 0, math.inf])
 TEXTS = ["a", '5" pipe', 'a"b"c', "a,b", "a\nb", "x\n1,2\n", "ab", '"', ' "a"']
 PLAIN = ["a", "b", ""]
 QUOTED = ['"a\nb"', '"a,b"', '"a""b"', '"x\n1,2\n"', '""""', '"\n"', '""']
@@ -20,7 +21,7 @@ STRAY = ['5" pipe', 'a"', 'a"b"c', '"a"b', 'a,"b"', 'a,5" pipe,z', '1,"z"z"', ' 
 
 def counted(file):
     """Return the numbers of records, of those with a number, and of those with some texts."""
-    queries = [Counts(), Present((X,)), Counts((Categories("city", TEXTS),))]
+    queries = [Counts(), Counts((NUMBER,)), Counts((Categories("city", TEXTS),))]
     together = exact_answers(Table.open(file), queries)
     alone = [exact_answers(Table.open(file), [query])[0] for query in queries]
     assert [one.tolist() for one in together] == [one.tolist() for one in alone]
@@ -36,7 +37,7 @@ def test_a_quote_in_one_record_hides_no_other(tmp_path, stray, place):
     (tmp_path / "t.csv").write_text("x,city\n" + "\n".join(rows) + "\n")
     records, present, texts = counted(tmp_path / "t.csv")
     assert records == ROWS
-    assert present == [ROWS]
+    assert present == [0, ROWS]
     assert ROWS - 1 <= texts[0] <= ROWS
 
 
@@ -57,14 +58,14 @@ def test_records_are_those_of_the_standard_reader(tmp_path, monkeypatch, seed, b
     cities = [row[1] if len(row) > 1 else "" for row in expected]
     records, present, texts = counted(tmp_path / "t.csv")
     assert records == len(expected)
-    assert present == [sum(bool(row and row[0]) for row in expected)]
+    assert present == [0, sum(bool(row and row[0]) for row in expected)]
     assert texts == [cities.count(label) for label in TEXTS]
 
 
 def test_empty_lines_are_records_wherever_a_block_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(csv_records, "_BYTES", 3)
     (tmp_path / "t.csv").write_text("\n\nx,city\n\n\n1,a\n\n\n\n1,b")
-    assert counted(tmp_path / "t.csv")[:2] == (7, [2])
+    assert counted(tmp_path / "t.csv")[:2] == (7, [0, 2])
 
 
 def test_the_mark_of_a_file_belongs_to_no_name(tmp_path):

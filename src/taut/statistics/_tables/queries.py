@@ -15,7 +15,7 @@ from taut.statistics._tables.batch import Batch
 from taut.statistics._tables.cells import Cells, Intervals
 from taut.statistics._tables.clipped_column import BITS, ClippedColumn
 
-__all__ = ["MOST_ROWS", "Counts", "Limbs", "Present", "Products", "Query", "Sums"]
+__all__ = ["MOST_ROWS", "Counts", "Limbs", "Products", "Query", "Sums"]
 
 Integers: TypeAlias = NDArray[np.int64]
 Limbs: TypeAlias = list[Integers]
@@ -77,8 +77,8 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Present:
-    """The number of records that have a number in a column: for every cell and column."""
+class _OfColumns:
+    """What is asked of the integers of columns, in every joint cell or in the table."""
 
     columns: tuple[ClippedColumn, ...]
     cells: tuple[Cells, ...] = ()
@@ -91,32 +91,11 @@ class Present:
     def numbers(self) -> tuple[str, ...]:
         """Names of the columns that are read as numbers."""
         return _numbers(self.columns, self.cells)
-
-    def limbs(self, batch: Batch) -> Limbs:
-        """Return the counts of a batch."""
-        found = [~np.isnan(batch.numbers(column.name)) for column in self.columns]
-        return [_summed(found, batch, self.cells)]
-
-    def empty(self) -> Limbs:
-        """Return zero for every cell and column."""
-        return [_zeros(self.cells, (len(self.columns),))]
 
 
 @dataclass(frozen=True)
-class Sums:
+class Sums(_OfColumns):
     """Sums of the integers of columns: for every cell and column."""
-
-    columns: tuple[ClippedColumn, ...]
-    cells: tuple[Cells, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Check the number of cells."""
-        _grid(self.cells)
-
-    @property
-    def numbers(self) -> tuple[str, ...]:
-        """Names of the columns that are read as numbers."""
-        return _numbers(self.columns, self.cells)
 
     def limbs(self, batch: Batch) -> Limbs:
         """Return the sums of a batch."""
@@ -129,20 +108,8 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Products:
+class Products(_OfColumns):
     """Sums of products of the integers of columns, squares included: for every cell and pair."""
-
-    columns: tuple[ClippedColumn, ...]
-    cells: tuple[Cells, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Check the number of cells."""
-        _grid(self.cells)
-
-    @property
-    def numbers(self) -> tuple[str, ...]:
-        """Names of the columns that are read as numbers."""
-        return _numbers(self.columns, self.cells)
 
     def limbs(self, batch: Batch) -> Limbs:
         """Return the sums of a batch, in three limbs."""
