@@ -392,7 +392,9 @@ def test_mixed_weights_are_what_is_seen():
     )
     found = privacy_report(result_of(plan))
     assert found.epsilon == plan.loss.epsilon_bounds(1e-3)
-    assert found.statement.endswith("for whoever sees every released state of the weights.")
+    assert found.statement.endswith(
+        "even for someone who sees every released state of the weights."
+    )
     claims = [a.claim for a in assumptions(found._evidence, found._findings, "example")]
     assert "random numbers of the mixing stay secret" in " ".join(claims)
     assert found._findings.groups == ()
@@ -595,7 +597,7 @@ def test_exact_numbers_are_stated_exactly(count, scale, exact):
 
 def test_lower_bound_is_for_those_who_see_everything(report):
     card = next(line for line in report.to_markdown().splitlines() if "The truth is" in line)
-    assert "for whoever sees every update: against them, no proof can promise less" in card
+    assert "for someone who sees every update: against them, no proof can promise less" in card
 
 
 def test_hopeless_noise_is_reported_and_named():

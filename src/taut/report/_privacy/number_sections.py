@@ -143,8 +143,8 @@ def course_section(evidence: Evidence, findings: Findings) -> Section:
             "What was spent after so many steps. Dots are certified; lines guide the eye.",
         ),
         Paragraph(
-            "An earlier point is a promise for whoever had planned to stop there. Whoever stops "
-            "because of what came out promises the whole plan."
+            "An earlier point is the promise of a run that was planned to stop there. A run that "
+            "is stopped because of what came out keeps the promise of the whole plan."
         ),
         Table(
             "Numbers of the curve", ("steps", "ε, at most"), rows, frozenset({1}), is_folded=True

@@ -123,7 +123,8 @@ def _guarantee(evidence: Evidence, findings: Findings, unit: str) -> Section:
         (
             "The truth is",
             f"≥ {at_least(epsilon.lower)}",
-            f"for whoever sees every {seen_by(evidence)}: against them, no proof can promise less"
+            f"for someone who sees every {seen_by(evidence)}: against them, no proof can promise "
+            "less"
             if epsilon.lower > 0
             else "nothing is known from below for such releases",
         ),

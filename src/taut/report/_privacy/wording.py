@@ -154,11 +154,11 @@ def promise(evidence: Evidence, findings: Findings, unit: str) -> str:
     is_countable = findings.epsilon.upper < 700
     factor = at_most(math.exp(findings.epsilon.upper)) if is_countable else f"e^{epsilon}"
     what = "This training run" if evidence.plan is not None else "This release"
-    extra = "" if findings.delta == 0 else f", but for a probability of {number(findings.delta)}"
+    extra = "" if findings.delta == 0 else f", except with probability {number(findings.delta)}"
     words = (
         f"{what} is **(ε = {epsilon}, δ = {number(findings.delta)})-differentially private** under "
         f"{relation_name(evidence.loss.adjacency)} adjacency: {relation(evidence, unit)} makes "
-        f"any outcome at most {factor} times as likely{extra}, for whoever sees every "
+        f"any outcome at most {factor} times as likely{extra}, even for someone who sees every "
         f"{seen_by(evidence)}."
     )
     return words if evidence.is_secure is not False else f"**As an experiment only:** {words}"
