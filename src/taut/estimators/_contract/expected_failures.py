@@ -11,18 +11,19 @@ from collections.abc import Mapping
 __all__ = ["EXPECTED_FAILURES"]
 
 _ENTRIES = {
-    "check_dtype_object": "an error would tell that one entry is no number: its row counts as zero"
+    "check_dtype_object": "an error would reveal that one entry is no number: its row counts as "
+    "zero"
 }
 
 _TARGETS = {
     **_ENTRIES,
-    "check_supervised_y_no_nan": "an error would tell that one target is NaN or infinite: such "
-    "rows count as zero",
+    "check_supervised_y_no_nan": "an error would reveal that one target is NaN or infinite: "
+    "such rows count as zero",
 }
 
 _CLASSES = {
-    "check_classifiers_classes": "classes are public arguments, and the check has others",
-    "check_classifiers_train": "classes are public arguments, and the check has others",
+    "check_classifiers_classes": "classes are public arguments, and the check has other ones",
+    "check_classifiers_train": "classes are public arguments, and the check has other ones",
     **_ENTRIES,
 }
 
