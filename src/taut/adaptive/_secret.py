@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, Generic, NoReturn, TypeVar
 
 from taut.errors import UnsoundConfiguration
 
-__all__ = ["Secret", "reveal"]
+__all__ = ["Secret", "SecretState", "reveal"]
 
 _T = TypeVar("_T")
 
@@ -64,3 +65,30 @@ def reveal(secret: Secret[_T]) -> _T:
     """Return what a secret holds, for mechanisms that add noise to it."""
     opened: Callable[[], _T] = secret._Secret__open  # type: ignore[attr-defined]
     return opened()
+
+
+class SecretState:
+    """What answers with one secret draw: it is neither copied nor used in another process.
+
+    Two of them would give answers of the same noise, twice as many as were paid for.
+    """
+
+    def __init__(self) -> None:
+        """Note the process that made it."""
+        self.__home = os.getpid()
+
+    def _check_process(self) -> None:
+        """Refuse to answer in a process that was forked from that of the draw."""
+        if os.getpid() != self.__home:
+            raise UnsoundConfiguration(
+                "this sparse vector was made by another process: answers of both would share one "
+                "noisy threshold. Make one in every process, at its own price"
+            )
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise UnsoundConfiguration(
+            "a sparse vector holds a secret threshold and spends one budget: it cannot be stored "
+            "or copied; make another one, at its own price"
+        )
+
+    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse

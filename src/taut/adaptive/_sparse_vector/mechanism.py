@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from taut._base import validate
 from taut._base.arrays import Vector, numbers_or_missing, real_numbers
 from taut.accounting import Adjacency, PrivacyFilter, PrivacyLoss, zero
-from taut.adaptive._secret import Secret, reveal
+from taut.adaptive._secret import Secret, SecretState, reveal
 from taut.adaptive._sparse_vector.design import SparseVectorDesign
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import LInfBall, RandomSource
@@ -50,7 +49,7 @@ class _Standing(NamedTuple):
     level: Secret[int]
 
 
-class SparseVector:
+class SparseVector(SecretState):
     """Tells of one query after the other whether it is above a threshold, until enough were.
 
     Args:
@@ -100,13 +99,13 @@ class SparseVector:
         """Spend the loss, and draw the noise of the threshold."""
         if not isinstance(design, SparseVectorDesign):
             raise TypeError(f"design must be a SparseVectorDesign, got design={design!r}")
+        super().__init__()
         self._design = design
         self._least = self._checked_floor(least_value)
         self._threshold = None if threshold is None else self._checked_threshold(threshold)
         if budget is not None:
             budget.spend(design.loss)
         self._source = generator
-        self._home = os.getpid()
         self._lock = threading.Lock()
         self._standing = _Standing(0, 0, self._drawn_level())
 
@@ -186,22 +185,10 @@ class SparseVector:
             f"{self._standing.asked} asked, {self.tops_left} answers above left>"
         )
 
-    def _refuse(self, *_: object) -> NoReturn:
-        raise UnsoundConfiguration(
-            "a sparse vector holds a secret threshold and spends one budget: it cannot be stored "
-            "or copied; make another one, at its own price"
-        )
-
-    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
-
     # --- one question after the other ------------------------------------------------------------
 
     def _outcome(self, values: ArrayLike | Secret[float], thresholds: ArrayLike | None) -> _Outcome:
-        if os.getpid() != self._home:
-            raise UnsoundConfiguration(
-                "this sparse vector was made by another process: answers of both would share one "
-                "noisy threshold. Make one in every process, at its own price"
-            )
+        self._check_process()
         with self._lock:
             if self.is_exhausted:
                 raise BudgetExceeded(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from taut._base import validate
 from taut._base.arrays import numbers_or_missing
 from taut.accounting import Adjacency, PrivacyFilter, PrivacyLoss, pure, zero
-from taut.adaptive._secret import Secret, reveal
+from taut.adaptive._secret import Secret, SecretState, reveal
 from taut.adaptive._sparse_vector.ex_post.design import ExPostDesign
-from taut.errors import BudgetExceeded, InfeasibleBudget, UnsoundConfiguration
+from taut.errors import BudgetExceeded, InfeasibleBudget
 from taut.noise import LInfBall, RandomSource, rounded_noise
 from taut.noise.recording import Release, released
 
@@ -45,7 +44,7 @@ class _Standing(NamedTuple):
     level: Secret[int] | None = None
 
 
-class ExPostSparseVector:
+class ExPostSparseVector(SecretState):
     """Tells which queries are above a threshold until its answers have used up an epsilon.
 
     Args:
@@ -96,6 +95,7 @@ class ExPostSparseVector:
         """Spend the loss."""
         if not isinstance(design, ExPostDesign):
             raise TypeError(f"design must be an ExPostDesign, got design={design!r}")
+        super().__init__()
         self._design = design
         self._epsilon = validate.positive(epsilon=epsilon)
         self._standing = _Standing(0, 0.0, design.longest(self.epsilon))
@@ -106,7 +106,7 @@ class ExPostSparseVector:
             )
         if budget is not None:
             budget.spend(self.loss)
-        self._source, self._home = generator, os.getpid()
+        self._source = generator
         self._lock = threading.Lock()
 
     @property
@@ -176,22 +176,10 @@ class ExPostSparseVector:
             f"{self.realised_epsilon:.4g} of {self.epsilon:g} spent>"
         )
 
-    def _refuse(self, *_: object) -> NoReturn:
-        raise UnsoundConfiguration(
-            "a sparse vector holds a secret threshold and spends one budget: it cannot be stored "
-            "or copied; make another one, at its own price"
-        )
-
-    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
-
     # --- round after round -----------------------------------------------------------------------
 
     def _answered(self, values: ArrayLike | Secret[float]) -> Answers:
-        if os.getpid() != self._home:
-            raise UnsoundConfiguration(
-                "this sparse vector was made by another process: answers of both would share one "
-                "noisy threshold. Make one in every process, at its own price"
-            )
+        self._check_process()
         with self._lock:
             if self.is_exhausted:
                 raise BudgetExceeded(

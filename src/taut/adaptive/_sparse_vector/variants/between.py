@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import NoReturn
 
 import numpy as np
 
@@ -16,7 +14,7 @@ from taut._base import validate
 from taut._base.arrays import numbers_or_missing
 from taut._base.floats import UP
 from taut.accounting import Adjacency, PrivacyLoss, approximate, zero
-from taut.adaptive._secret import Secret, reveal
+from taut.adaptive._secret import Secret, SecretState, reveal
 from taut.adaptive._sparse_vector.grid import grid_of, sensitivity_on_grid
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
 from taut.errors import BudgetExceeded, UnsoundConfiguration
@@ -119,7 +117,7 @@ class BetweenDesign:
         return approximate(self.epsilon, self.delta, adjacency=self.adjacency)
 
 
-class BetweenThresholds:
+class BetweenThresholds(SecretState):
     """Says of one query after the other whether it is low, high, or between two thresholds.
 
     Args:
@@ -133,8 +131,9 @@ class BetweenThresholds:
         """Draw the noise of the thresholds."""
         if not isinstance(design, BetweenDesign):
             raise TypeError(f"design must be a BetweenDesign, got design={design!r}")
+        super().__init__()
         self._design = design
-        self._source, self._home = generator, os.getpid()
+        self._source = generator
         self._lock = threading.Lock()
         self._asked = self._between = 0
         noise = ScalarNoise("laplace", design.threshold_scale)
@@ -160,10 +159,7 @@ class BetweenThresholds:
         Raises:
             BudgetExceeded: after the last answer "between".
         """
-        if os.getpid() != self._home:
-            raise UnsoundConfiguration(
-                "these thresholds were made by another process; make some in every process"
-            )
+        self._check_process()
         with self._lock:
             if self.is_exhausted:
                 raise BudgetExceeded(
@@ -206,13 +202,6 @@ class BetweenThresholds:
         return (
             f"<BetweenThresholds {self.design.low:g} and {self.design.high:g}; {self._asked} asked>"
         )
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise UnsoundConfiguration(
-            "noisy thresholds are secret, and spend one budget: they cannot be stored or copied"
-        )
-
-    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
 
 
 def _number(value: float | Secret[float]) -> float:

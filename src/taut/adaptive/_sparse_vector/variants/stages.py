@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from taut._base import validate
 from taut._base.arrays import numbers_or_missing, real_numbers
 from taut.accounting import Bounds, PrivacyFilter, PrivacyLoss, approximate
-from taut.adaptive._secret import Secret
+from taut.adaptive._secret import Secret, SecretState
 from taut.adaptive._sparse_vector.design import SparseVectorDesign
 from taut.adaptive._sparse_vector.mechanism import SparseVector
-from taut.errors import BudgetExceeded, InfeasibleBudget, UnsoundConfiguration
+from taut.errors import BudgetExceeded, InfeasibleBudget
 from taut.noise import RandomSource
 
 __all__ = ["SparseVectorStages", "StagedSparseVector"]
@@ -175,7 +173,7 @@ class SparseVectorStages:
         return Bounds(min(self.stage.lower_epsilon(level, self.stages), upper), upper)
 
 
-class StagedSparseVector:
+class StagedSparseVector(SecretState):
     """Sparse vectors one after the other, asked as one.
 
     Args:
@@ -203,11 +201,11 @@ class StagedSparseVector:
         """Spend the loss, and draw the noise of the first threshold."""
         if not isinstance(design, SparseVectorStages):
             raise TypeError(f"design must be SparseVectorStages, got design={design!r}")
+        super().__init__()
         self._design = design
         self._made = partial(
             SparseVector, threshold=threshold, least_value=least_value, generator=generator
         )
-        self._home = os.getpid()
         self._lock = threading.Lock()
         self._standing = (0, self._made(design.designs[0]))
         if budget is not None:
@@ -265,11 +263,7 @@ class StagedSparseVector:
 
     def _stage(self) -> SparseVector:
         """Return the stage that is asked, which is the next one if the last has ended."""
-        if os.getpid() != self._home:
-            raise UnsoundConfiguration(
-                "these stages were made by another process: both would spend one budget. Make "
-                "some in every process, at their own price"
-            )
+        self._check_process()
         number, vector = self._standing
         designs = self.design.designs
         if not vector.is_exhausted:
@@ -281,14 +275,6 @@ class StagedSparseVector:
         vector = self._made(designs[number + 1])
         self._standing = (number + 1, vector)
         return vector
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise UnsoundConfiguration(
-            "stages hold a secret threshold and spend one budget: they cannot be stored or "
-            "copied; make some more, at their own price"
-        )
-
-    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = _refuse
 
     def __repr__(self) -> str:
         """Return what is public."""
