@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from taut._base.arrays import Vector
-from taut.accounting import Adjacency, PrivacyLoss, gaussian, gaussian_mu
-from taut.errors import InfeasibleBudget, UnsoundConfiguration
+from taut.accounting import Adjacency
+from taut.errors import UnsoundConfiguration
+from taut.estimators._contract.gaussian_budget import GaussianBudget
 from taut.noise import Box, GaussianNoise, Ranges, Source, gaussian_with_scales, optimal_gaussian
 
 __all__ = ["NOISE", "Budget"]
 
-_ROOM = 1 + 1e-10  # of the noise: what an accountant rounds up must still be within the promise
 _SPLIT = 1 + 1e-10  # of the noise of every part: mechanisms round up, and are checked once more
 NOISE = ("curvature", "coefficient")
 """What noise is least for: the objective, by its curvatures, or the squared coefficients."""
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(GaussianBudget):
     """A promise, shared between curvatures and steps.
 
     Args:
@@ -46,24 +45,6 @@ class Budget:
     delta: float
     share: float
     adjacency: Adjacency
-
-    def __post_init__(self) -> None:
-        """Refuse promises that no noise keeps."""
-        if not self.mu > 1e-100:  # scales are floats then, of any profile that a `Box` takes
-            raise InfeasibleBudget(
-                f"no Gaussian noise within floating point keeps epsilon={self.epsilon!r} at "
-                f"delta={self.delta!r}; raise either"
-            )
-
-    @cached_property
-    def mu(self) -> float:
-        """The mu of all releases together."""
-        return gaussian_mu(self.epsilon, self.delta) / _ROOM
-
-    @property
-    def loss(self) -> PrivacyLoss:
-        """The privacy loss of all releases together."""
-        return gaussian(1 / self.mu, adjacency=self.adjacency)
 
     def curvatures(self, bounds: Vector) -> GaussianNoise:
         """Return what releases sums of squares, each with noise in proportion to its bound.

@@ -6,14 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
 from taut._base.arrays import Vector
 from taut.accounting import Adjacency
 from taut.estimators._contract.estimator import Ledger, whole_or_nothing
-from taut.estimators._contract.inputs import features, features_and_targets, refuse_extras
-from taut.estimators._contract.row_wise import projected
+from taut.estimators._contract.inputs import features_and_targets, refuse_extras
+from taut.estimators._contract.linear import LinearRegressor
 from taut.estimators._descent.arguments import target_range
 from taut.estimators._descent.model import DescentModel
 from taut.noise import RandomSource
@@ -23,7 +21,7 @@ __all__ = ["PrivateElasticNet", "PrivateLasso"]
 _CLIP = 0.4  # of half the range of targets: residuals of a fit that explains anything are below
 
 
-class PrivateElasticNet(RegressorMixin, DescentModel):  # type: ignore[misc]
+class PrivateElasticNet(LinearRegressor, DescentModel):
     """Linear regression with l1 and l2 penalties, by coordinate descent with differential privacy.
 
     It minimises (1/2n) Σ (y - Xw - b)² + alpha (l1_ratio |w|₁ + (1 - l1_ratio) |w|² / 2), as
@@ -143,23 +141,6 @@ class PrivateElasticNet(RegressorMixin, DescentModel):  # type: ignore[misc]
         self.coef_, moved = design.coefficients(found.coefficients)
         self.intercept_ = moved + centre
         return self
-
-    def predict(self, X: Any) -> Vector:
-        """Return the values of the model, one per row.
-
-        Args:
-            X: table of features.
-        """
-        check_is_fitted(self)
-        table = features(self, X, reset=False)
-        with np.errstate(all="ignore"):
-            return projected(table, self.coef_[:, None])[:, 0] + self.intercept_
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that noise hides what a few records say."""
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True
-        return tags
 
     @property
     def _bend(self) -> float:

@@ -7,21 +7,18 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, log_expit
-from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from scipy.special import expit
 
 from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency
 from taut.estimators._contract.estimator import Ledger, whole_or_nothing
 from taut.estimators._contract.inputs import (
-    features,
     features_and_targets,
     refuse_extras,
     refuse_other_labels,
 )
 from taut.estimators._contract.labels import class_numbers, public_classes
-from taut.estimators._contract.row_wise import projected
+from taut.estimators._contract.linear import LinearClassifier
 from taut.estimators._descent.model import DescentModel
 from taut.noise import RandomSource
 
@@ -30,7 +27,7 @@ __all__ = ["PrivateSparseLogisticRegression"]
 _CLIP = 0.5  # of a probability: what a record without a decision is wrong by
 
 
-class PrivateSparseLogisticRegression(ClassifierMixin, DescentModel):  # type: ignore[misc]
+class PrivateSparseLogisticRegression(LinearClassifier, DescentModel):
     """Logistic regression of two classes with an l1 penalty, with differential privacy.
 
     It minimises the mean of log(1 + exp(-y (xᵀw + b))), y = ±1, plus
@@ -140,52 +137,6 @@ class PrivateSparseLogisticRegression(ClassifierMixin, DescentModel):  # type: i
         self.classes_ = classes
         self.coef_, self.intercept_ = slopes[None, :], np.array([intercept])
         return self
-
-    def decision_function(self, X: Any) -> Vector:
-        """Return the log-odds of the second class, one per row.
-
-        Args:
-            X: table of features.
-        """
-        check_is_fitted(self)
-        table = features(self, X, reset=False)
-        with np.errstate(all="ignore"):
-            scores: Vector = projected(table, self.coef_.T)[:, 0] + self.intercept_[0]
-        return scores
-
-    def predict_proba(self, X: Any) -> Matrix:
-        """Return the probability of both classes, one row per row.
-
-        Args:
-            X: table of features.
-        """
-        second = expit(self.decision_function(X))
-        return np.column_stack([1 - second, second])
-
-    def predict_log_proba(self, X: Any) -> Matrix:
-        """Return logarithms of the probabilities of both classes, one row per row.
-
-        Args:
-            X: table of features.
-        """
-        scores = self.decision_function(X)
-        return np.column_stack([log_expit(-scores), log_expit(scores)])
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the more likely class of every row.
-
-        Args:
-            X: table of features.
-        """
-        numbers = (self.decision_function(X) > 0).astype(np.int64)
-        found: NDArray[Any] = self.classes_[numbers]
-        return found
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that noise hides what a few records say."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True
-        return tags
 
     @property
     def _bend(self) -> float:

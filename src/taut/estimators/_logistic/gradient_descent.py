@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taut._base.arrays import Matrix, along_rows
-from taut.accounting import Adjacency, PrivacyLoss, gaussian, gaussian_mu
-from taut.errors import InfeasibleBudget
+from taut.accounting import Adjacency
+from taut.estimators._contract.gaussian_budget import GaussianBudget
 from taut.noise import (
     Box,
     FixedRows,
@@ -27,7 +26,6 @@ from taut.noise import (
 
 __all__ = ["GradientDescent"]
 
-_ROOM = 1 + 1e-10  # of the noise: what an accountant rounds up must still be within the promise
 _SPLIT = 1 + 1e-10  # of the noise of every part: mechanisms round up
 _SHARE = 0.01  # of mu² for the number of records: it only sets lengths of steps
 _MOMENTUM = 0.9
@@ -40,7 +38,7 @@ _BLOCK = 1 << 14  # rows at a time
 
 
 @dataclass(frozen=True)
-class GradientDescent:
+class GradientDescent(GaussianBudget):
     """Multinomial logistic regression at a promise.
 
     Args:
@@ -65,24 +63,6 @@ class GradientDescent:
     clip: float
     steps: int | None
     adjacency: Adjacency
-
-    def __post_init__(self) -> None:
-        """Refuse promises that no noise keeps."""
-        if not self.mu > 1e-90:
-            raise InfeasibleBudget(
-                f"no Gaussian noise within floating point keeps epsilon={self.epsilon!r} at "
-                f"delta={self.delta!r}; raise either"
-            )
-
-    @cached_property
-    def mu(self) -> float:
-        """The mu of all releases together."""
-        return gaussian_mu(self.epsilon, self.delta) / _ROOM
-
-    @property
-    def loss(self) -> PrivacyLoss:
-        """The privacy loss of all releases together."""
-        return gaussian(1 / self.mu, adjacency=self.adjacency)
 
     def fit(
         self, rows: Matrix, numbers: NDArray[np.int64], source: RandomSource | None

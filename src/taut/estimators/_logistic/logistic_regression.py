@@ -8,9 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, log_softmax, softmax
-from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
 from taut._base import validate
 from taut._base.arrays import Matrix, Vector
@@ -22,13 +19,12 @@ from taut.estimators._contract.estimator import (
 )
 from taut.estimators._contract.inputs import (
     cut_size,
-    features,
     features_and_targets,
     refuse_extras,
     refuse_other_labels,
 )
 from taut.estimators._contract.labels import class_numbers, public_classes
-from taut.estimators._contract.row_wise import projected
+from taut.estimators._contract.linear import LinearClassifier
 from taut.estimators._logistic.gradient_descent import GradientDescent
 from taut.noise import L2Ball, RandomSource
 
@@ -37,7 +33,7 @@ __all__ = ["PrivateLogisticRegression"]
 _INTERCEPT = 0.3  # of the feature norm: the column of the intercept adds 4 % to the length of a row
 
 
-class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+class PrivateLogisticRegression(LinearClassifier, PrivateEstimator):
     """Logistic regression of any number of classes, with differential privacy.
 
     It takes steps along gradients of all records, each cut and with noise, and as many as noise
@@ -147,60 +143,6 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateEstimator):  # type: ign
         self.coef_ = weights[:, 1:] * (shares[1] / norm)
         self.intercept_ = weights[:, 0] * shares[0]
         return self
-
-    def decision_function(self, X: Any) -> Matrix:
-        """Return scores, one row per row and one column per class; for two classes one number each.
-
-        Args:
-            X: table of features.
-        """
-        check_is_fitted(self)
-        table = features(self, X, reset=False)
-        with np.errstate(all="ignore"):
-            scores = projected(table, self.coef_.T) + self.intercept_
-        return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict_proba(self, X: Any) -> Matrix:
-        """Return the probability of every class, one row per row.
-
-        Args:
-            X: table of features.
-        """
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            second = expit(scores)
-            return np.column_stack([1 - second, second])
-        result: Matrix = softmax(scores, axis=1)
-        return result
-
-    def predict_log_proba(self, X: Any) -> Matrix:
-        """Return logarithms of the probabilities of all classes, one row per row.
-
-        Args:
-            X: table of features.
-        """
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.column_stack([log_expit(-scores), log_expit(scores)])
-        result: Matrix = log_softmax(scores, axis=1)
-        return result
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most likely class of every row.
-
-        Args:
-            X: table of features.
-        """
-        scores = self.decision_function(X)
-        numbers = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-        found: NDArray[Any] = self.classes_[numbers]
-        return found
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that noise hides what a few records say."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True
-        return tags
 
     def _norm(self) -> float:
         if self.feature_norm is None:

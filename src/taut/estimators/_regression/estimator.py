@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from taut._base import validate
@@ -18,12 +17,11 @@ from taut.estimators._contract.estimator import (
     whole_or_nothing,
 )
 from taut.estimators._contract.inputs import (
-    features,
     features_and_targets,
     penalty_weight,
-    refuse_weights,
+    refuse_extras,
 )
-from taut.estimators._contract.row_wise import projected
+from taut.estimators._contract.linear import LinearRegressor
 from taut.estimators._regression.choice import choose
 from taut.estimators._regression.intervals import unpenalised
 from taut.estimators._regression.method import Fit
@@ -34,7 +32,7 @@ from taut.noise import RandomSource
 __all__ = ["PrivateLinearRegression", "PrivateRidge"]
 
 
-class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+class _PrivateRegression(LinearRegressor, PrivateEstimator):
     """What estimators of a linear model share: units, methods, and predictions."""
 
     feature_norm: float | None
@@ -67,9 +65,7 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
             ValueError: for tables of the wrong shape, missing bounds, weights.
             BudgetExceeded: if the ledger refuses; nothing was released then.
         """
-        refuse_weights(refused.pop("sample_weight", None))
-        if refused:
-            raise TypeError(f"fit takes X and y alone, got {', '.join(sorted(refused))}")
+        refuse_extras(self, refused)
         epsilon, delta = self._budget()
         table, targets = features_and_targets(self, X, y, numeric=True)
         made = self._units(table.shape[1])
@@ -82,17 +78,6 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
         self.method_, self.why_ = name, f"{why}: {found.why}"
         self.refused_ = found.refused
         return self
-
-    def predict(self, X: Any) -> Vector:
-        """Return the values of the model, one per row.
-
-        Args:
-            X: table of features.
-        """
-        check_is_fitted(self)
-        table = features(self, X, reset=False)
-        with np.errstate(all="ignore"):
-            return projected(table, self.coef_[:, None])[:, 0] + self.intercept_
 
     def coef_interval(self, level: float = 0.95) -> Matrix:
         """Return confidence intervals of the slopes, one row of lower and upper end per column.
@@ -190,16 +175,6 @@ class _PrivateRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc
                 f"rows, got shapes {rows.shape} and {targets.shape}"
             )
         return np.vstack([*made.blocks(rows, targets)])
-
-    def _more_tags(self) -> dict[str, Any]:  # scikit-learn before 1.6
-        return {"non_deterministic": True, "allow_nan": True, "poor_score": True}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True  # noise
-        tags.input_tags.allow_nan = True  # such rows count as zero
-        tags.regressor_tags.poor_score = True  # noise for few records hides what they say
-        return tags
 
 
 class PrivateLinearRegression(_PrivateRegression):
