@@ -17,7 +17,7 @@ from taut.runs._sections import (
     RunSection,
     TrainingSection,
 )
-from taut.runs._tables import check_key, read_table, toml_text
+from taut.runs._tables import check_key, mistakes_in, read_table, toml_text
 
 __all__ = ["RunConfig"]
 
@@ -79,14 +79,8 @@ class RunConfig:
             OSError: if the file cannot be read.
         """
         file = Path(path)
-        try:
+        with mistakes_in(file):
             return cls._of(tomllib.loads(text_of_file(file, "what to run")), file.parent)
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{file}: not a text in UTF-8: {error}") from None
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{file}: not valid TOML: {error}") from None
-        except ValueError as error:
-            raise ValueError(f"{file}: {error}") from None
 
     @classmethod
     def _of(cls, tables: Mapping[str, Any], home: Path) -> RunConfig:

@@ -16,7 +16,7 @@ from taut._base.files import new_file, text_of_file
 from taut._base.json_numbers import json_numbers
 from taut._base.spelling import did_you_mean
 from taut.accounting import Adjacency, Ledger
-from taut.runs._tables import check_key, read_table
+from taut.runs._tables import check_key, mistakes_in, read_table
 from taut.statistics import (
     Categories,
     CellCounts,
@@ -152,14 +152,8 @@ class ReleaseConfig:
             OSError: if the file cannot be read.
         """
         file = Path(path)
-        try:
+        with mistakes_in(file):
             return cls._of(tomllib.loads(text_of_file(file, "what to release")))
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{file}: not a text in UTF-8: {error}") from None
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{file}: not valid TOML: {error}") from None
-        except ValueError as error:
-            raise ValueError(f"{file}: {error}") from None
 
     @classmethod
     def _of(cls, tables: Mapping[str, Any]) -> ReleaseConfig:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, fields
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from taut._base.spelling import did_you_mean
 
-__all__ = ["check_key", "read_table", "toml_text"]
+__all__ = ["check_key", "mistakes_in", "read_table", "toml_text"]
 
 Section = TypeVar("Section")
 
@@ -23,6 +26,23 @@ _WORDS: Mapping[Any, str] = {
     list: "a list",
     dict: "a table",
 }
+
+
+@contextmanager
+def mistakes_in(file: Path) -> Iterator[None]:
+    """Name the file of TOML in whatever is wrong with it.
+
+    Raises:
+        ValueError: for a file that is no text in UTF-8, no TOML, or is refused within.
+    """
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: not a text in UTF-8: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{file}: not valid TOML: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
 
 
 def read_table(section: type[Section], table: object, where: str) -> Section:

@@ -17,7 +17,7 @@ from taut.accounting import PrivacyLoss, Trials, best_of, discrete_gaussian
 from taut.adaptive import Range, Space
 from taut.errors import InfeasibleBudget, UnsoundConfiguration
 from taut.runs._config import RunConfig
-from taut.runs._tables import read_table
+from taut.runs._tables import mistakes_in, read_table
 
 __all__ = ["PlannedSearch", "TuneConfig", "TuneSection"]
 
@@ -161,7 +161,7 @@ class TuneConfig:
             OSError: if the file cannot be read.
         """
         file = Path(path)
-        try:
+        with mistakes_in(file):
             text = text_of_file(file, "what to try")
             tables = tomllib.loads(text)
             if "tune" not in tables:
@@ -172,12 +172,6 @@ class TuneConfig:
             tune = read_table(TuneSection, tables.pop("tune"), "[tune]")
             config = cls(tables, tune, file.parent, text)
             config.check()
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{file}: not a text in UTF-8: {error}") from None
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{file}: not valid TOML: {error}") from None
-        except ValueError as error:
-            raise ValueError(f"{file}: {error}") from None
         return config
 
     def check(self) -> None:
