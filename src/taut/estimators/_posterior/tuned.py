@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -21,9 +20,9 @@ from taut.estimators._posterior.adaptive import (
 from taut.estimators._posterior.equations import Equations
 from taut.noise import RandomSource
 
-__all__ = ["RIDGES", "SearchBudget", "best_sample", "search_budget"]
+__all__ = ["SearchBudget", "best_sample", "search_budget"]
 
-RIDGES: tuple[float, ...] = tuple(np.geomspace(2.5, 2.5**10, 30).tolist())
+_RIDGES: list[float] = np.geomspace(2.5, 2.5**10, 30).tolist()
 """Ridges in squares of the clip, as Zhu (2023) takes them."""
 
 _TRIALS = 60.0  # expected: every ridge is tried twice on average
@@ -50,27 +49,24 @@ class SearchBudget:
 
 
 @cache
-def search_budget(
-    epsilon: float, delta: float, adjacency: Adjacency, expected: float = _TRIALS
-) -> SearchBudget:
+def search_budget(epsilon: float, delta: float, adjacency: Adjacency) -> SearchBudget:
     """Return how a promise is divided.
 
     Args:
         epsilon: promise for everything.
         delta: probability delta of it.
         adjacency: neighbouring relation.
-        expected: expected number of runs.
     """
     mu = gaussian_mu(epsilon * _EIGENVALUE_SHARE, delta * _EIGENVALUE_DELTA)
     # The best of a logarithmic number of runs costs at most twice the epsilon of one, and the delta
     # of as many as are expected (docs/theory/selection.md).
     own = epsilon * (1 - _EIGENVALUE_SHARE) / 2 * _WITHIN
-    own_delta = delta * (1 - _EIGENVALUE_DELTA - _FAILURE) / expected * _WITHIN
+    own_delta = delta * (1 - _EIGENVALUE_DELTA - _FAILURE) / _TRIALS * _WITHIN
     return SearchBudget(
         Budget(0.0, 0.0, delta * _FAILURE, 1 / mu * (2 - _WITHIN), 1),
         budget(own, own_delta, adjacency, 1),
         approximate(own, own_delta, adjacency=adjacency),
-        Trials.logarithmic(expected),
+        Trials.logarithmic(_TRIALS),
     )
 
 
@@ -79,7 +75,6 @@ def best_sample(
     spent: SearchBudget,
     validation: tuple[Matrix, Vector],
     *,
-    ridges: Sequence[float] = RIDGES,
     delta: float,
     unit: float,
     source: RandomSource | None,
@@ -90,7 +85,6 @@ def best_sample(
         equations: normal equations in units of the clips.
         spent: how the promise is divided.
         validation: public features and targets.
-        ridges: public ridges, in squares of the clip.
         delta: probability delta of the whole promise.
         unit: clip of the targets over that of the features.
         source: source of all randomness.
@@ -111,7 +105,7 @@ def best_sample(
 
     search = tune(
         run,
-        {"ridge": list(ridges)},
+        {"ridge": _RIDGES},
         loss=spent.cost,
         trials=spent.trials,
         delta=delta,

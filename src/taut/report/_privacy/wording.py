@@ -57,14 +57,14 @@ _RELATIONS = {
 }
 
 
-def at_most(value: float, digits: int = _DIGITS) -> str:
+def at_most(value: float) -> str:
     """Return an upper bound, rounded up."""
-    return "infinite" if math.isinf(value) else round_up(value, digits)
+    return "infinite" if math.isinf(value) else round_up(value, _DIGITS)
 
 
-def at_least(value: float, digits: int = _DIGITS) -> str:
+def at_least(value: float) -> str:
     """Return a lower bound, rounded down."""
-    return "infinite" if math.isinf(value) else round_down(value, digits)
+    return "infinite" if math.isinf(value) else round_down(value, _DIGITS)
 
 
 def noise(value: float) -> str:
@@ -171,18 +171,18 @@ def seen_by(evidence: Evidence) -> str:
     return "released state of the weights" if evidence.is_mixed else "update"
 
 
-def attack_sentence(findings: Findings, alarms: float = 0.05) -> str:
-    """Return what the best attacker achieves at a rate of false alarms."""
+def attack_sentence(findings: Findings) -> str:
+    """Return what the best attacker achieves at 5 % false alarms."""
     if findings.adjacency is Adjacency.REPLACE:
         return (
             f"An attacker who has to tell which of two candidates was used, and may take the first "
-            f"for the second {alarms * 100:g} % of the time, recognises the second at most "
-            f"{share(findings.found_at(alarms))} of the time; guessing does {alarms * 100:g} %."
+            f"for the second 5 % of the time, recognises the second at most "
+            f"{share(findings.found_at(0.05))} of the time; guessing does 5 %."
         )
     return (
-        f"An attacker who accepts {alarms * 100:g} % false alarms finds at most "
-        f"{share(findings.found_at(alarms))} of those who took part; guessing finds "
-        f"{alarms * 100:g} %."
+        f"An attacker who accepts 5 % false alarms finds at most "
+        f"{share(findings.found_at(0.05))} of those who took part; guessing finds "
+        f"5 %."
     )
 
 
