@@ -45,5 +45,12 @@ def test_report_without_an_audit_says_nothing_of_one(run, trained):
     assert "From both sides" not in (trained / "report" / "index.html").read_text()
 
 
+def test_a_search_is_no_run(refusal, tmp_path):
+    (tmp_path / "tuning.json").write_text("{}")
+    told = refusal(f"audit {tmp_path}")
+    assert "holds a search" in told
+    assert f"taut verify {tmp_path / 'statement.json'}" in told
+
+
 def test_no_run(refusal, tmp_path):
     assert str(tmp_path) in refusal(f"audit {tmp_path}")

@@ -33,6 +33,12 @@ def audit(
         from taut.audit import attack_plan
         from taut.training import RunDirectory, RunHistory
 
+        if (run / "tuning.json").exists():
+            raise ValueError(
+                f"{run} holds a search, whose number of trials is secret: taut verify "
+                f"{run / 'statement.json'} recomputes what it promises, and audits of a search are "
+                "for taut.audit.audit_training"
+            )
         files = RunDirectory(run)
         plan = files.read_plan()
         history = RunHistory.read(files.ledger)
