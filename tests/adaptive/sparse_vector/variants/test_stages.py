@@ -1,6 +1,7 @@
 """Stages: as many fresh sparse vectors, the better of two compositions."""
 
 import copy
+import os
 import pickle
 
 import numpy as np
@@ -89,12 +90,12 @@ def test_stages_that_come_later_are_made_later():
     assert vector.stages_left == 10**6 - 50
 
 
-def test_stages_are_not_shared():
+def test_stages_are_not_shared(monkeypatch):
     vector = StagedSparseVector(SparseVectorStages(stage(), 3), threshold=0.0)
     for look in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(UnsoundConfiguration, match="cannot be stored"):
             look(vector)
-    vector._home += 1
+    monkeypatch.setattr(os, "getpid", lambda: 0)
     with pytest.raises(UnsoundConfiguration, match="another process"):
         vector.ask(0.0)
 
