@@ -6,6 +6,7 @@ integers do not tell who added first.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections import deque
@@ -67,9 +68,14 @@ class MomentSums:
 
     def _in_order(self, tables: Iterable[Matrix]) -> Iterator[Integers]:
         """Yield sums of portions, with a few of them at work at a time."""
+        portions = _portions(tables)
+        first = list(itertools.islice(portions, 2))
+        if len(first) < 2:  # to set up threads takes longer than the sum of one portion
+            yield from map(self._of_portion, first)
+            return
         with _one_blas_thread_each() as threads, ThreadPoolExecutor(threads) as pool:
             at_work: deque[Future[Integers]] = deque()
-            for portion in _portions(tables):
+            for portion in itertools.chain(first, portions):
                 at_work.append(pool.submit(self._of_portion, portion))
                 if len(at_work) > 2 * threads:
                     yield at_work.popleft().result()
