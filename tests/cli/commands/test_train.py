@@ -99,7 +99,10 @@ main()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
+)
 def test_an_interrupted_run_goes_on_where_it_stopped(run, tmp_path, number, code):
     write_points(tmp_path)
     plan = {"steps": 500, "noise_multiplier": 8.0, "epsilon": None}

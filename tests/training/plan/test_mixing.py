@@ -431,7 +431,7 @@ def test_checkpoint_holds_released_states_and_nothing_else(tmp_path):
         assert {float(x) for x in tensor.detach().flatten()} <= released
 
 
-@pytest.mark.parametrize("seed", [5, None])
+@pytest.mark.parametrize("seed", [5, pytest.param(None, marks=pytest.mark.slow)])
 def test_resumed_run_goes_on_where_it_was(tmp_path, seed):
     options = {
         "a_plan": plan(mixing=ModelMix(WIDTH, momentum=0.3), steps=9),

@@ -135,7 +135,10 @@ def planned(**changes):
     return Plan(**{**usual, "clipping": FlatClip(1.0), "noise": "banded", **changes})
 
 
-@pytest.mark.parametrize("name", ["cyclic_poisson", "cyclic_allocation", "balls_in_bins"])
+SLOW_BINS = pytest.param("balls_in_bins", marks=pytest.mark.slow)  # whose noise is searched for
+
+
+@pytest.mark.parametrize("name", ["cyclic_poisson", "cyclic_allocation", SLOW_BINS])
 def test_a_plan_fits_and_keeps_them(name):
     plan = planned(sampling=name)
     assert plan.sampling.is_fitted
@@ -182,6 +185,7 @@ def test_the_best_noise_is_chosen_with_its_sampling():
         planned(noise="best", sampling="fixed_size")
 
 
+@pytest.mark.slow
 def test_bounds_for_bins_are_made_for_the_delta_of_the_plan():
     plan = planned(sampling="balls_in_bins", delta=1e-7)
     assert plan.loss.epsilon(1e-7) <= 3.0
