@@ -15,6 +15,7 @@ import math
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -352,11 +353,63 @@ def ask_text(values, _):
     read(text)
 
 
+SETTINGS = [
+    {"make_private": {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "poisson_sampling": True}},
+    {"target_epsilon": 3.0, "max_grad_norm": 1.0, "target_delta": 1e-5},
+    {"path": "flwr.DifferentialPrivacyServerSideFixedClipping", "rounds": 3, "clients": 9,
+     "args": {"noise_multiplier": 1.0, "clipping_norm": 0.5, "num_sampled_clients": 4}},
+    {"LocalDpMod": {"clipping_norm": 1.0, "sensitivity": 2.0, "epsilon": 0.5, "delta": 1e-5}},
+    {"path": "nvflare.SVTPrivacy", "args": {"fraction": 0.1, "epsilon": 0.1, "noise_var": 0.1}},
+    {"DPKerasConfig": {"epsilon": 2.0, "clipping_norm": 1.0, "train_steps": 4, "train_size": 90}},
+    {"fixed_dpsgd_event": {"noise_multiplier": 1.0, "iterations": 3, "dataset_size": 90}},
+    {"n": 90, "noise_multiplier": 1.0, "compute_dp_sgd_privacy": {"num_microbatches": 3}},
+    {"class_name": "SelfComposedDpEvent", "count": 3,
+     "event": {"class_name": "GaussianDpEvent", "noise_multiplier": 2.0}},
+]  # fmt: skip
+SIZES = {"examples": 90, "batch_size": 30, "epochs": 2, "delta": 1e-5, "rounds": 2}
+FILE = Path(tempfile.mkdtemp()) / "settings.json"
+
+
+def ask_settings(values, _):
+    """Ask what settings of other tools promise, of which some were changed."""
+    changed = {**values.one_of(SETTINGS), **SIZES}
+    for _ in range(int(values.draw.integers(0, 4))):
+        changed = mutated(changed, values)
+    FILE.write_text(json.dumps(changed))
+    yield "check_settings", changed
+    for setting in audit.check_settings(FILE).settings:
+        for reading in setting.readings:
+            if reading.bounds is not None:
+                check_number(reading.bounds.lower, "lower epsilon")
+                check_number(reading.bounds.upper, "upper epsilon")
+                if reading.bounds.lower > reading.bounds.upper:
+                    raise Unsound(f"bounds cross: {reading.bounds}")
+
+
+def ask_replay(values, wildness):
+    """Replay a program that releases, and returns anything."""
+    mechanism = noise.optimal_laplace(noise.L1Ball(3, values.positive()), epsilon=1.0)
+    answers = [values.one_of(HOSTILE) for _ in range(2)]
+
+    def program(rows):
+        released = mechanism.release_sum(rows)
+        return {"released": released, "more": answers[int(values.draw.random() < 0.5)]}
+
+    made = values.arguments(
+        {"function": None, "data": ROWS, "neighbour": ROWS, "adjacency": ADJACENCY,
+         "differs_at": -1, "crafted": True, "claim": lambda _: mechanism.loss},
+        wildness,
+    )  # fmt: skip
+    arguments = {**made, "function": program if made["function"] is None else made["function"]}
+    yield "replay", {**arguments, "RETURNS": answers}
+    str(audit.replay(**arguments))
+
+
 ask_rooms = Rooms(HOSTILE, check_number, check_loss)
 ASKED = {
     ask_rooms: 100,
     ask_mechanism: 12, ask_set: 25, ask_noise: 6, ask_grid: 1, ask_filter: 8, ask_document: 15,
-    ask_plan: 2, ask_encoder: 3, ask_text: 1,
+    ask_plan: 2, ask_encoder: 3, ask_text: 1, ask_settings: 1, ask_replay: 1,
 }  # fmt: skip
 
 
