@@ -396,6 +396,12 @@ def test_values_that_cannot_be_copied_are_refused_before_anything_is_paid():
     assert budget.remaining.fraction == 1
 
 
+def test_values_of_the_winner_are_those_of_the_space():
+    value = object()
+    found = search(lambda _: Trial(1.0, COST), {"kind": [value]})
+    assert found.setting["kind"] is value
+
+
 def test_losses_see_the_settings_that_trials_have(tmp_path):
     """A loss that knows tuples alone failed after the budget was spent."""
     budget = taut.PrivacyFilter(8.0, 1e-6, kind="renyi")

@@ -131,22 +131,24 @@ class Space:
                 "use a Range"
             )
 
-    def copied(self, *, plain: bool) -> Space:
-        """Return a space of copies, of which every trial can have one of its own.
+    def checked(self, *, plain: bool) -> Space:
+        """Return a space whose values every trial can have a copy of.
 
         Args:
-            plain: whether values are what JSON makes of them, such as lists of tuples: those of
-                a search that was killed and goes on.
+            plain: whether values are to be what JSON makes of them, such as lists of tuples: those
+                of a search that was killed and goes on.
 
         Raises:
             TypeError: if a value cannot be copied, or JSON cannot hold it.
         """
         axes: dict[str, Any] = {}
         for name, values in self.axes.items():
+            axes[name] = values
             try:
-                axes[name] = copy.deepcopy(values)
                 if plain and not isinstance(values, Range):
                     axes[name] = json.loads(json.dumps(list(values)))
+                else:
+                    copy.deepcopy(values)
             except Exception as error:
                 how = "that JSON can hold, as files are kept" if plain else "that can be copied"
                 raise validate.WrongType(

@@ -165,7 +165,7 @@ def tune(
         True
     """
     place = Path(directory) if directory is not None else None
-    room = (space if isinstance(space, Space) else Space(space)).copied(plain=place is not None)
+    room = (space if isinstance(space, Space) else Space(space)).checked(plain=place is not None)
     level = validate.below_one(delta=delta)
     extra = _score_loss(score_is_public, score_loss)
     costs = _Costs(room, loss, extra)

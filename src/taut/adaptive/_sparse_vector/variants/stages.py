@@ -99,7 +99,7 @@ class SparseVectorStages:
 
     @classmethod
     def within(cls, stage: SparseVectorDesign, epsilon: float, delta: float) -> SparseVectorStages:
-        """Return the stages with the most answers above that a budget pays for.
+        """Return the stages with the most answers above that a budget pays for, at most 2^20.
 
         Args:
             stage: design of one stage.
