@@ -66,6 +66,9 @@ def test_search_keeps_the_promise_of_its_plan(tuned, folder):
         "tuning.toml",
         "winner.toml",
     }
+    winner = RunConfig.from_toml(folder / "run" / "winner.toml")
+    assert winner.data_path.resolve() == folder / "points.npz"
+    assert winner.training.learning_rate == found.setting["training.learning_rate"]
 
 
 def test_statement_is_certified_and_the_winner_alone_is_wrong(tuned, folder):

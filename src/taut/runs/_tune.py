@@ -17,6 +17,7 @@ from taut.accounting import Ledger, PrivacyLoss, Trials
 from taut.adaptive import Setting, Trial, Tuned, tune
 from taut.errors import UnsoundConfiguration
 from taut.noise import SeededForExperiments, discrete_gaussian_noise
+from taut.runs._config import RunConfig
 from taut.runs._data import read_data
 from taut.runs._run import RunOutcome, prepare, resume, train
 from taut.runs._tune_config import PlannedSearch, TuneConfig
@@ -253,11 +254,12 @@ def _publish(tuned: Tuned, directory: Path, scores: str, *, is_secure: bool) -> 
     """Put what may be published in the directory: no result of a single run."""
     won = directory / "private" / "winner" / "run"
     if tuned.setting is not None and won.exists():
+        temporary = directory / "model.pt.part"
+        shutil.copyfile(won / "model.pt", temporary)
+        temporary.replace(directory / "model.pt")
         # Under its own name a configuration would let a run go on here that was never begun.
-        for name, published in (("model.pt", "model.pt"), ("config.toml", "winner.toml")):
-            temporary = directory / f"{published}.part"
-            shutil.copyfile(won / name, temporary)
-            temporary.replace(directory / published)
+        config = RunConfig.from_toml(won / "config.toml").moved(directory)
+        write_atomically(directory / "winner.toml", config.to_toml())
     summary = {**_summary(tuned, scores), "is_secure": is_secure}
     write_atomically(directory / "tuning.json", json.dumps(summary, indent=2))
 
