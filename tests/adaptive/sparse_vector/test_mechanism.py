@@ -336,3 +336,10 @@ def test_interrupted_question_leaves_no_trace(monkeypatch, resample):
     assert here._standing is before
     assert here.ask(1e9)
     assert (here._standing.level is before.level) is not resample
+
+
+def test_design_without_a_finite_loss_answers_nothing():
+    noises = ScalarNoise("gaussian", 1e4), ScalarNoise("gaussian", 2.0**-8)
+    loud = SparseVectorDesign(*noises, 1.0, 1000, "replace", margin=3.0)
+    with pytest.raises(UnsoundConfiguration, match="no bound on the loss"):
+        SparseVector(loud, threshold=2.0, least_value=0.0)

@@ -71,6 +71,7 @@ class SparseVector(SecretState):
     Raises:
         ValueError: if a threshold is NaN or infinite, or further above ``least_value`` than the
             margin.
+        UnsoundConfiguration: if the design has no finite loss.
         BudgetExceeded: if ``budget`` has too little left, and for questions after the end.
 
     Example:
@@ -103,8 +104,9 @@ class SparseVector(SecretState):
         self._design = design
         self._least = self._checked_floor(least_value)
         self._threshold = None if threshold is None else self._checked_threshold(threshold)
+        spent = design.loss  # raises where no bound is known: nothing is answered without one
         if budget is not None:
-            budget.spend(design.loss)
+            budget.spend(spent)
         self._source = generator
         self._lock = threading.Lock()
         self._standing = _Standing(0, 0, self._drawn_level())

@@ -108,6 +108,11 @@ def test_budget_is_taken_first():
         vector(3.0, budget=budget)
 
 
+def test_epsilon_beyond_any_loss_answers_nothing():
+    with pytest.raises(ValueError, match=r"1e\+06"):
+        vector(1e7)
+
+
 def test_budget_cannot_be_raised_afterwards():
     here = vector()
     for name, value in {"epsilon": 9.0, "design": DESIGN}.items():

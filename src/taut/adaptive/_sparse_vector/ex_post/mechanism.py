@@ -104,8 +104,9 @@ class ExPostSparseVector(SecretState):
                 f"epsilon={epsilon!r} does not cover a single question, which costs up to "
                 f"{design.epsilon_above(1):.4g}; take more noise, or a smaller range of queries"
             )
+        spent = self.loss  # raises for an epsilon that hides nothing
         if budget is not None:
-            budget.spend(self.loss)
+            budget.spend(spent)
         self._source = generator
         self._lock = threading.Lock()
 
