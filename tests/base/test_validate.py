@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from taut._base import validate
@@ -71,3 +72,14 @@ def test_numbers_and_texts_are_told(value):
 @pytest.mark.parametrize("value", [[31.0] * 5, {"age": 31}, [[31.0]], {31}])
 def test_what_may_be_records_is_told_by_its_class(value):
     assert validate.told(value) == f"one of class {type(value).__name__}"
+
+
+@pytest.mark.parametrize("value", [True, False, np.True_, np.False_])
+def test_flags_are_booleans(value):
+    assert validate.flag(monotone=value) is bool(value)
+
+
+@pytest.mark.parametrize("value", ["no", "", 0, 1, None, np.array([True])])
+def test_what_only_counts_as_a_flag_is_refused(value):
+    with pytest.raises(validate.WrongType, match="monotone must be True or False"):
+        validate.flag(monotone=value)

@@ -29,6 +29,7 @@ __all__ = [
     "below_one",
     "fields",
     "finite",
+    "flag",
     "instance",
     "integer",
     "non_negative",
@@ -41,6 +42,7 @@ __all__ = [
 
 _PLAIN = (int, float)
 _FEW = 4  # entries of a list that is shown
+_BOOLEANS = ("bool", "bool_")  # of NumPy, by the names that its versions give them
 _MOST = 10**18  # beyond it counts times losses leave the precision of floats
 
 
@@ -112,6 +114,18 @@ NonNegative = Annotated[float, non_negative]
 Probability = Annotated[float, probability]
 BelowOne = Annotated[float, below_one]
 PositiveInteger = Annotated[int, positive_integer]
+
+
+def flag(**argument: object) -> bool:
+    """Return the argument as True or False; the text "no" is neither, though it counts as true.
+
+    Raises:
+        WrongType: for anything else, numbers among it.
+    """
+    name, value = _only(argument)
+    if not isinstance(value, bool) and type(value).__name__ not in _BOOLEANS:
+        raise WrongType(f"{name} must be True or False, got {name}={told(value)}")
+    return bool(value)
 
 
 def instance(kind: type, **arguments: object) -> None:

@@ -271,6 +271,15 @@ def test_extreme_designs_have_a_loss_or_none():
             assert 0 < found < math.inf
 
 
+def test_pure_epsilons_beyond_those_of_one_release_are_left_to_divergences():
+    loud = design(laplace(2.0**-8), laplace(2.0**-8), 4000)
+    assert 2e6 < loud.loss.epsilon(1e-6) < loud.pure_epsilon
+    assert loud.loss.epsilon(0) == math.inf
+    stages = SparseVectorStages.within(loud, 1e7, 1e-6)
+    assert stages.stages == 4
+    assert 3e6 < SparseVectorStages(loud, 3).epsilon(1e-6) < 3 * loud.pure_epsilon
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -280,6 +289,9 @@ def test_extreme_designs_have_a_loss_or_none():
         ({"queries": 0}, "most_queries"),
         ({"margin": math.nan}, "margin"),
         ({"method": "hope"}, "method"),
+        ({"monotone": "no"}, "monotone must be True or False"),
+        ({"resample": 0}, "resample must be True or False"),
+        ({"gap": None}, "gap must be True or False"),
         ({"threshold": laplace(1e9)}, "threshold_noise"),
         ({"query": laplace(1e-9)}, "query_noise"),
     ],

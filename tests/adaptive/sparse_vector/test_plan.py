@@ -98,10 +98,24 @@ def test_large_budgets_take_the_least_noise_there_is():
     assert plan.best.design.threshold_noise.scale == 2.0**-8
 
 
+def test_many_answers_are_planned_from_a_noise_that_is_far_too_small():
+    plan = plan_svt(1.0, 1e-6, tops=10**6, margin=30.0, adjacency="replace")
+    assert plan.best.name == "laplace"
+    assert plan.best.epsilon <= 1
+
+
 def test_bad_plans():
     with pytest.raises(ValueError, match="tops"):
         plan_svt(1.0, 1e-6, tops=3, margin=1.0, most_queries=2, adjacency="replace")
     with pytest.raises(ValueError, match="margin"):
         plan_svt(1.0, 1e-6, tops=3, margin=math.nan, adjacency="replace")
+    for distances in ((0,), (1, -1), (0, math.inf), (None, 1), (-1, 0, 1), 5, "ab", math.nan):
+        with pytest.raises(ValueError, match="query_range must be two numbers"):
+            plan_svt(
+                1.0, 0.0, tops=1, margin=1.0, most_queries=2, adjacency="replace",
+                query_range=distances,
+            )  # fmt: skip
+    with pytest.raises(ValueError, match="monotone must be True or False"):
+        plan_svt(1.0, 0.0, tops=1, margin=1.0, adjacency="replace", monotone="no")
     with pytest.raises(InfeasibleBudget, match="fewer"):
         plan_svt(1e-6, 0.0, tops=3, margin=1.0, adjacency="replace")

@@ -42,7 +42,7 @@ class Range:
         low, high = validate.finite(low=self.low), validate.finite(high=self.high)
         if not low < high:
             raise ValueError(f"low must be below high, got low={low!r}, high={high!r}")
-        if self.log:
+        if validate.flag(log=self.log):
             validate.positive(low=low)
 
     def at(self, share: float) -> float:

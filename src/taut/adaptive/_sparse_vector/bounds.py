@@ -22,11 +22,13 @@ from taut.adaptive._sparse_vector.game import (
 )
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
 
-__all__ = ["ORDERS", "THESIS", "Comparisons", "log_count"]
+__all__ = ["MOST_PURE", "ORDERS", "THESIS", "Comparisons", "log_count"]
 
 ORDERS = 1 + np.geomspace(1e-2, 1e6, 140)
 """Real orders at which divergences are bounded: neighbours differ by 14 % in the excess over one,
 which costs less than 0.3 % of an epsilon."""
+MOST_PURE = 1e6
+"""Largest epsilon that accountants take as one: a design beyond it has its divergences alone."""
 THESIS = ("pure", "pure_query", "counting", "length")
 """Bounds that are published; the others are derived in docs/theory/sparse-vector.md."""
 
@@ -100,6 +102,8 @@ class Comparisons:
         epsilon = self.pure_epsilon
         if math.isinf(epsilon):
             return None
+        if epsilon > MOST_PURE:
+            return np.full(orders.shape, epsilon)
         loss = pure(epsilon)
         return np.array([min(loss.rdp(float(order)) * UP, epsilon) for order in orders])
 

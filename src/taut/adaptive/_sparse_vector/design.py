@@ -13,7 +13,7 @@ from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting import Adjacency, Bounds, PrivacyLoss, from_rdp
 from taut.adaptive._sparse_vector.attained.lower import certified_lower
-from taut.adaptive._sparse_vector.bounds import ORDERS, Comparisons
+from taut.adaptive._sparse_vector.bounds import MOST_PURE, ORDERS, Comparisons
 from taut.adaptive._sparse_vector.grid import grid_of, sensitivity_on_grid
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
 from taut.errors import UnsoundConfiguration
@@ -92,6 +92,8 @@ class SparseVectorDesign:
             most = validate.positive_integer(most_queries=self.most_queries)
             object.__setattr__(self, "most_queries", most)
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        for name in ("monotone", "resample", "gap"):
+            object.__setattr__(self, name, validate.flag(**{name: getattr(self, name)}))
         for name in ("threshold_noise", "query_noise"):
             check_noise(self.sensitivity, **{name: getattr(self, name)})
         if self.method not in _METHODS:
@@ -133,7 +135,7 @@ class SparseVectorDesign:
         pure = self._comparisons.pure_epsilon
         one = from_rdp(
             dict(zip(ORDERS.tolist(), divergences.tolist(), strict=True)),
-            pure_epsilon=pure if math.isfinite(pure) else None,
+            pure_epsilon=pure if pure <= MOST_PURE else None,
             adjacency=self.adjacency,
         )
         return self._parts * one

@@ -155,8 +155,12 @@ def plan_svt(
     distance = validate.positive(margin=margin)
     step = validate.positive(sensitivity=sensitivity)
     relation = Adjacency(adjacency)
+    moves_one_way = validate.flag(monotone=monotone)
+    reach = None if query_range is None else _range(query_range, most_queries)
     options: list[SparseVectorOption] = []
-    for kind, ratio in _choices(count, monotone, pure=level == 0, bounded=most_queries is not None):
+    for kind, ratio in _choices(
+        count, moves_one_way, pure=level == 0, bounded=most_queries is not None
+    ):
 
         def design(scale: float, kind: str = kind, ratio: float = ratio) -> SparseVectorDesign:
             return SparseVectorDesign(
@@ -166,19 +170,16 @@ def plan_svt(
                 count,
                 relation,
                 most_queries,
-                monotone=monotone,
+                monotone=moves_one_way,
             )
 
         found = _fitted(design, budget, level, step, ratio)
         if found is not None:
             options.append(_judged(kind, found, level, distance))
-    if query_range is not None:
-        if most_queries is None:
-            raise ValueError("query_range needs most_queries: the longer a round, the dearer it is")
-        bounded = _bounded(
-            budget, count, most_queries, step, query_range, distance, relation, monotone
+    if reach is not None and most_queries is not None:
+        options += _bounded(
+            budget, count, most_queries, step, reach, distance, relation, moves_one_way
         )
-        options += bounded
     if most_queries is not None:
         options.append(_screening(budget, level, most_queries, step, distance, relation))
     if not options:
@@ -190,6 +191,22 @@ def plan_svt(
     names = [option.name for option in ranked]
     ranked = [option for i, option in enumerate(ranked) if option.name not in names[:i]]
     return SparseVectorPlan(tuple(ranked), budget, level, distance, most_queries)
+
+
+def _range(given: tuple[float, float], most_queries: int | None) -> tuple[float, float]:
+    """Return the range of distances from thresholds, checked before anything is searched for."""
+    if most_queries is None:
+        raise ValueError("query_range needs most_queries: the longer a round, the dearer it is")
+    try:
+        low, high = (validate.finite(query_range=number) for number in given)
+    except (TypeError, ValueError):
+        low, high = 0.0, 0.0
+    if not low < high:
+        raise ValueError(
+            "query_range must be two numbers, the least and the largest distance of a query from "
+            f"its threshold, got query_range={validate.told(given)}"
+        )
+    return low, high
 
 
 def _choices(tops: int, monotone: bool, *, pure: bool, bounded: bool) -> list[tuple[str, float]]:

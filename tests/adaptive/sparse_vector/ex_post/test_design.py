@@ -133,6 +133,7 @@ def test_range_that_is_unknown_costs_more():
         ({"threshold": math.nan}, "threshold"),
         ({"high": 1e300}, "2\\^52"),
         ({"sensitivity": -1.0}, "sensitivity"),
+        ({"monotone": "no"}, "monotone must be True or False"),
     ],
 )
 def test_bad_designs(change, message):

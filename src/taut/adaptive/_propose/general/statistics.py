@@ -86,6 +86,7 @@ class CalibratedRelease(Generic[_D, _P, _T]):
             self,
             delta=checked_delta(self.delta),
             noise_delta=validate.below_one(noise_delta=self.noise_delta),
+            fixed=validate.flag(fixed=self.fixed),
         )
         checked_within(self.within, self.noise.sensitivity.adjacency, "forward")
         self.loss  # noqa: B018  # forms without a proof are refused here

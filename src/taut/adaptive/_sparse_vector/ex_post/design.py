@@ -75,6 +75,7 @@ class ExPostDesign:
         """Check the parameters."""
         object.__setattr__(self, "sensitivity", validate.positive(sensitivity=self.sensitivity))
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        object.__setattr__(self, "monotone", validate.flag(monotone=self.monotone))
         for name in ("threshold_sigma", "query_sigma"):
             sigma = validate.positive(**{name: getattr(self, name)})
             object.__setattr__(self, name, sigma)

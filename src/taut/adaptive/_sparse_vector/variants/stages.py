@@ -13,6 +13,7 @@ from taut._base import validate
 from taut._base.arrays import numbers_or_missing, real_numbers
 from taut.accounting import Bounds, PrivacyFilter, PrivacyLoss, approximate
 from taut.adaptive._secret import Secret, SecretState
+from taut.adaptive._sparse_vector.bounds import MOST_PURE
 from taut.adaptive._sparse_vector.design import SparseVectorDesign
 from taut.adaptive._sparse_vector.mechanism import SparseVector
 from taut.errors import BudgetExceeded, InfeasibleBudget
@@ -157,9 +158,14 @@ class SparseVectorStages:
         best = self.loss.epsilon(level)
         for share in _SHARES if level > 0 else ():
             each = share * level / (self.stages + (self.last is not None))
-            whole = self.stages * _converted(self.stage, each)
+            one = self.stage.loss.epsilon(each)
+            if one > MOST_PURE:
+                continue
+            # What is left for the last stage is less than for the others.
+            whole = self.stages * approximate(one, each, adjacency=self.stage.adjacency)
             if self.last is not None:
-                whole = whole + _converted(self.last, each)
+                least = min(self.last.loss.epsilon(each), one)
+                whole = whole + approximate(least, each, adjacency=self.last.adjacency)
             best = min(best, whole.epsilon(level))
         return best
 
@@ -280,8 +286,3 @@ class StagedSparseVector(SecretState):
         """Return what is public."""
         stages = len(self.design.designs)
         return f"<StagedSparseVector with {self.stages_left} of {stages} stages left>"
-
-
-def _converted(stage: SparseVectorDesign, delta: float) -> PrivacyLoss:
-    """Return the loss of a stage as one (epsilon, delta)."""
-    return approximate(stage.loss.epsilon(delta), delta, adjacency=stage.adjacency)
