@@ -129,11 +129,24 @@ class SparseVectorStages:
             low, high = (low, middle) if too_dear(middle) else (middle, high)
         return cls.for_tops(stage, low)
 
-    @cached_property
+    @property
     def designs(self) -> tuple[SparseVectorDesign, ...]:
         """The design of every stage, in order."""
         ends = () if self.last is None else (self.last,)
         return (self.stage,) * self.stages + ends
+
+    @property
+    def count(self) -> int:
+        """How many stages there are, the last one included."""
+        return self.stages + (self.last is not None)
+
+    def design_of(self, number: int) -> SparseVectorDesign:
+        """Return the design of a stage.
+
+        Args:
+            number: its place, from zero.
+        """
+        return self.stage if self.last is None or number < self.stages else self.last
 
     @property
     def tops(self) -> int:
@@ -144,7 +157,7 @@ class SparseVectorStages:
     def most_queries(self) -> int | None:
         """The largest number of questions, None for any number."""
         each = self.stage.most_queries
-        return None if each is None else (self.stages + (self.last is not None)) * each
+        return None if each is None else self.count * each
 
     @cached_property
     def loss(self) -> PrivacyLoss:
@@ -157,7 +170,7 @@ class SparseVectorStages:
         level = validate.below_one(delta=delta)
         best = self.loss.epsilon(level)
         for share in _SHARES if level > 0 else ():
-            each = share * level / (self.stages + (self.last is not None))
+            each = share * level / self.count
             one = self.stage.loss.epsilon(each)
             if one > MOST_PURE:
                 continue
@@ -213,7 +226,7 @@ class StagedSparseVector(SecretState):
             SparseVector, threshold=threshold, least_value=least_value, generator=generator
         )
         self._lock = threading.Lock()
-        self._standing = (0, self._made(design.designs[0]))
+        self._standing = (0, self._made(design.design_of(0)))
         if budget is not None:
             budget.spend(design.loss)
 
@@ -231,7 +244,7 @@ class StagedSparseVector(SecretState):
     def stages_left(self) -> int:
         """How many stages are not at their end."""
         number, vector = self._standing
-        return len(self.design.designs) - number - vector.is_exhausted
+        return self.design.count - number - vector.is_exhausted
 
     def ask(self, value: float | Secret[float], threshold: float | None = None) -> bool:
         """Return whether a query is above its threshold, both with noise.
@@ -271,18 +284,17 @@ class StagedSparseVector(SecretState):
         """Return the stage that is asked, which is the next one if the last has ended."""
         self._check_process()
         number, vector = self._standing
-        designs = self.design.designs
         if not vector.is_exhausted:
             return vector
-        if number + 1 == len(designs):
+        if number + 1 == self.design.count:
             raise BudgetExceeded(
-                f"all {len(designs)} stages have ended; make another one, at its own price"
+                f"all {self.design.count} stages have ended; make another one, at its own price"
             )
-        vector = self._made(designs[number + 1])
+        vector = self._made(self.design.design_of(number + 1))
         self._standing = (number + 1, vector)
         return vector
 
     def __repr__(self) -> str:
         """Return what is public."""
-        stages = len(self.design.designs)
-        return f"<StagedSparseVector with {self.stages_left} of {stages} stages left>"
+        left = f"{self.stages_left} of {self.design.count}"
+        return f"<StagedSparseVector with {left} stages left>"
