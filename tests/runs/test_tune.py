@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,9 +123,31 @@ def test_statement_is_written_before_the_first_trial(tuned, folder, monkeypatch)
 
 
 def test_no_trial_is_made_without_a_statement(tuned, folder, monkeypatch):
+    def full(path, *_):
+        if path.name == "statement.json":
+            raise OSError("no space left")
+        path.write_text(tuned().text)
+
     monkeypatch.setattr("taut.runs._tune.train", lambda *_, **__: pytest.fail("trained"))
-    (folder / "run" / "statement.json").mkdir(parents=True)
+    monkeypatch.setattr("taut.runs._tune.write_atomically", full)
     with pytest.raises(UnsoundConfiguration, match="cannot be written"):
+        tune_run(tuned())
+    assert not (folder / "run" / "model.pt").exists()
+
+
+@pytest.mark.parametrize("lost", ["private", "private/search.json"])
+def test_search_whose_memory_is_lost_is_not_made_again(tuned, folder, monkeypatch, lost):
+    """Its statement would then be that of one search, and the models those of two."""
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("taut.runs._tune.train", killed)
+    with pytest.raises(KeyboardInterrupt):
+        tune_run(tuned())
+    place = folder / "run" / lost
+    place.unlink() if place.is_file() else shutil.rmtree(place)
+    with pytest.raises(UnsoundConfiguration, match="is gone"):
         tune_run(tuned())
 
 

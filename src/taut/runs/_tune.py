@@ -98,8 +98,8 @@ def tune_run(
         ValueError: if parts of the configuration do not fit together, or the directory holds
             another search.
         BudgetExceeded: if the ledger refuses; nothing is tried then.
-        UnsoundConfiguration: if no theorem covers what is asked for, or the data have changed
-            since the search began.
+        UnsoundConfiguration: if no theorem covers what is asked for, if the data have changed
+            since the search began, or if its memory was lost.
         InfeasibleBudget: if no noise of use keeps the promise.
         RunInUse: if another process searches there.
     """
@@ -202,6 +202,13 @@ def _begin(config: TuneConfig, directory: Path) -> None:
         raise ValueError(
             f"{directory} holds a search from another file (tuning.toml), whose trials are spent; "
             "undo the change, or choose another [run] directory"
+        )
+    memory = directory / "private" / "search.json"
+    if (directory / "statement.json").exists() and not memory.exists():
+        raise UnsoundConfiguration(
+            f"{directory} holds the statement of a search, and {memory} is gone: trials would be "
+            "made once more, which that statement does not cover. Restore it, or choose another "
+            "[run] directory, whose loss adds up with this one"
         )
 
 

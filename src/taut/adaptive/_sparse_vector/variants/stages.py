@@ -130,12 +130,6 @@ class SparseVectorStages:
         return cls.for_tops(stage, low)
 
     @property
-    def designs(self) -> tuple[SparseVectorDesign, ...]:
-        """The design of every stage, in order."""
-        ends = () if self.last is None else (self.last,)
-        return (self.stage,) * self.stages + ends
-
-    @property
     def count(self) -> int:
         """How many stages there are, the last one included."""
         return self.stages + (self.last is not None)
