@@ -23,9 +23,15 @@ class Hostile:
     __hash__ = __eq__ = __repr__ = __float__
 
 
+class HostileNumber(Fraction):
+    """A real number that will not be converted."""
+
+    __float__ = Hostile.__float__
+
+
 # Entries of which a conversion as a whole would tell, by an error or a warning.
 ENTRIES = [SECRET, SECRET.encode(), None, 10**400, Fraction(10**400), Decimal("sNaN"), 1j, {}]
-ENTRIES += [np.complex64(1j), np.datetime64("2020-01-01"), [1.0, 2.0], Hostile()]
+ENTRIES += [np.complex64(1j), np.datetime64("2020-01-01"), [1.0, 2.0], Hostile(), HostileNumber(1)]
 
 
 @pytest.fixture(params=NAMES)

@@ -184,5 +184,5 @@ def _double(entry: object) -> float:
         return float(entry)
     except OverflowError:
         return math.inf  # of either sign: neither is finite
-    except (TypeError, ValueError):  # text that is no number, a signalling NaN
+    except Exception:  # text that is no number, a signalling NaN, whatever numbers of users raise
         return math.nan
