@@ -318,6 +318,19 @@ def test_tiny_promises_are_kept(epsilon):
     assert found.loss.epsilon(delta=1e-6) <= epsilon
 
 
+def test_a_covariance_of_many_columns_is_that_of_numpy():
+    rng = np.random.default_rng(0)
+    mixed = np.clip(rng.normal(size=(500, 80)) @ rng.normal(size=(80, 80)) / 9, -3, 3)
+    table = {f"x{i}": column for i, column in enumerate(mixed.T)}
+    wanted = [Covariance(dict.fromkeys(table, (-3, 4))), Variance("x7", (-3, 4))]
+    found = release(table, wanted, epsilon=1e5)
+    matrix = np.cov(mixed.T, bias=True)
+    whole, one = found.values()
+    errors = np.asarray(whole.standard_error)
+    assert np.abs(whole.value - matrix).max() < 10 * errors.max()
+    assert one.value == pytest.approx(matrix[7, 7], abs=10 * errors[7, 7])
+
+
 @pytest.mark.parametrize("bounds", [(-1e30, 1e30), (0.0, 1e-30)])
 def test_extreme_bounds_have_variances(bounds):
     found = release({"x": [0.0] * 9}, [Variance("x", bounds)], epsilon=1.0)

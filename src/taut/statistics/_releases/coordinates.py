@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+from taut._base.arrays import Vector
 from taut.statistics._tables.clipped_column import ClippedColumn
 from taut.statistics._tables.queries import Counts, Products, Query, Sums
 from taut.statistics._tables.scan import Answer
 
-__all__ = ["Coordinate", "Moments", "exact_sums", "queries_of"]
+__all__ = ["Coordinate", "Moments", "Places", "exact_sums", "queries_of"]
+
+_Columns: TypeAlias = tuple[ClippedColumn, ...]
 
 
 @dataclass(frozen=True)
@@ -24,18 +32,18 @@ class Coordinate:
 
     columns: tuple[ClippedColumn, ...] = ()
 
-    @property
+    @cached_property
     def unit(self) -> float:
         """What an integer of one stands for, a power of two."""
         return math.prod(column.unit for column in self.columns)
 
-    @property
+    @cached_property
     def width(self) -> float:
         """By how much one record changes it at most, rounded up."""
         largest = math.prod(column.reach for column in self.columns)
         return math.nextafter(float(max(self.offset, largest - self.offset)), math.inf) * self.unit
 
-    @property
+    @cached_property
     def offset(self) -> int:
         """What is subtracted for every record, an integer."""
         if len(self.columns) < 2 or self.columns[0] != self.columns[1]:
@@ -43,31 +51,62 @@ class Coordinate:
         return int(self.columns[0].reach ** 2) // 2
 
 
-@dataclass(frozen=True)
+class Places:
+    """Where coordinates stand in a vector of their values."""
+
+    def __init__(self, coordinates: Sequence[Coordinate]) -> None:
+        """Take coordinates, each once."""
+        self.of = {coordinate: place for place, coordinate in enumerate(coordinates)}
+        self._tables: dict[_Columns, tuple[NDArray[np.intp], NDArray[np.intp], Vector]] = {}
+
+    def table(self, columns: _Columns) -> tuple[NDArray[np.intp], NDArray[np.intp], Vector]:
+        """Return the places of sums and of products of columns, and what offsets stand for."""
+        if columns not in self._tables:
+            size = len(columns)
+            products, offsets = np.empty((size, size), dtype=np.intp), np.zeros((size, size))
+            for i, one in enumerate(columns):
+                for j, other in enumerate(columns[i:], start=i):
+                    coordinate = Coordinate((one, other))
+                    products[i, j] = products[j, i] = self.of[coordinate]
+                    offsets[i, j] = offsets[j, i] = coordinate.offset * coordinate.unit
+            sums = np.array([self.of[Coordinate((one,))] for one in columns])
+            self._tables[columns] = sums, products, offsets
+        return self._tables[columns]
+
+
+@dataclass(frozen=True, eq=False)
 class Moments:
     """Values of coordinates, with noise or without: from them statistics are computed.
 
     Attributes:
         records: number of records.
-        sums: values of the coordinates.
+        values: values of the coordinates.
+        places: where each of them stands.
     """
 
     records: float
-    sums: Mapping[Coordinate, float]
+    values: Vector
+    places: Places = field(repr=False)
 
     @property
     def divisor(self) -> float:
         """The number of records, at least one: what means are divided by."""
         return max(self.records, 1.0)
 
+    def sum(self, column: ClippedColumn) -> float:
+        """Return the sum of what values are beyond the middle."""
+        return float(self.values[self.places.of[Coordinate((column,))]])
+
     def mean(self, column: ClippedColumn) -> float:
         """Return the mean of what values are beyond the middle."""
-        return self.sums[Coordinate((column,))] / self.divisor
+        return self.sum(column) / self.divisor
 
-    def product(self, one: ClippedColumn, other: ClippedColumn) -> float:
-        """Return the mean of products of what values are beyond their middles."""
-        coordinate = Coordinate((one, other))
-        return self.sums[coordinate] / self.divisor + coordinate.offset * coordinate.unit
+    def covariance(self, columns: _Columns) -> Vector:
+        """Return the means of products of what values are beyond their means."""
+        sums, products, offsets = self.places.table(columns)
+        means = self.values[sums] / self.divisor
+        found: Vector = self.values[products] / self.divisor + offsets - np.outer(means, means)
+        return found
 
 
 def queries_of(coordinates: Sequence[Coordinate]) -> list[Query]:
@@ -87,7 +126,9 @@ def exact_sums(coordinates: Sequence[Coordinate], answers: Sequence[Answer]) -> 
         answers: answers to `queries_of` these coordinates.
     """
     records, *rest = answers
-    sums, products = _columns(coordinates, 1), _columns(coordinates, 2)
+    sums, products = (
+        {column: i for i, column in enumerate(_columns(coordinates, power))} for power in (1, 2)
+    )
     of_sums = rest.pop(0) if sums else None
     of_products = rest.pop(0) if products else None
     found = []
@@ -96,10 +137,10 @@ def exact_sums(coordinates: Sequence[Coordinate], answers: Sequence[Answer]) -> 
             total = int(records[()])
         elif len(coordinate.columns) == 1:
             assert of_sums is not None
-            total = int(of_sums[sums.index(coordinate.columns[0])])
+            total = int(of_sums[sums[coordinate.columns[0]]])
         else:
             assert of_products is not None
-            i, j = (products.index(column) for column in coordinate.columns)
+            i, j = (products[column] for column in coordinate.columns)
             total = int(of_products[i, j]) - coordinate.offset * int(records[()])
         found.append(total)
     return found

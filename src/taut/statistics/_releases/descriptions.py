@@ -170,8 +170,7 @@ class Total(_OfColumn):
 
     def of(self, moments: Moments) -> Vector:
         """Return the sum."""
-        about = moments.sums[Coordinate((self.clipped,))]
-        return np.array(about + self.clipped.middle * moments.records)
+        return np.array(moments.sum(self.clipped) + self.clipped.middle * moments.records)
 
 
 @dataclass(frozen=True)
@@ -227,8 +226,7 @@ class Variance(_OfColumn):
 
     def of(self, moments: Moments) -> Vector:
         """Return the variance."""
-        square = moments.product(self.clipped, self.clipped)
-        return np.array(square - moments.mean(self.clipped) ** 2)
+        return moments.covariance((self.clipped,)).reshape(())
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -282,14 +280,7 @@ class Covariance(LinearStatistic):
 
     def of(self, moments: Moments) -> Vector:
         """Return the matrix."""
-        columns = self.clipped
-        means = np.array([moments.mean(column) for column in columns])
-        matrix = np.empty((len(columns), len(columns)))
-        for i, one in enumerate(columns):
-            for j, other in enumerate(columns[i:], start=i):
-                found = moments.product(one, other) - means[i] * means[j]
-                matrix[i, j] = matrix[j, i] = found
-        return matrix
+        return moments.covariance(self.clipped)
 
     def kept(self, value: Vector) -> Vector:
         """Return the matrix without negative eigenvalues, if they were not asked for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from taut.accounting import Promise
 from taut.noise import NoiseMechanism
 from taut.statistics._mechanisms.quantile_tree import QuantileTree
 from taut.statistics._mechanisms.tails import deviations_within
-from taut.statistics._releases.coordinates import Coordinate, Moments
+from taut.statistics._releases.coordinates import Coordinate, Moments, Places
 from taut.statistics._releases.descriptions import (
     CellCounts,
     LinearStatistic,
@@ -51,9 +52,14 @@ class NoisySums:
 
     def moments(self, values: Vector) -> Moments:
         """Return values of the coordinates in the form that statistics take."""
-        sums = dict(zip(self.coordinates, values.tolist(), strict=True))
-        records = sums[Coordinate()] if self.records is None else self.records
-        return Moments(float(records), sums)
+        places = self.places
+        records = values[places.of[Coordinate()]] if self.records is None else self.records
+        return Moments(float(records), values, places)
+
+    @cached_property
+    def places(self) -> Places:
+        """Where each coordinate stands among the values."""
+        return Places(self.coordinates)
 
 
 def linear_estimate(statistic: LinearStatistic, sums: NoisySums, promise: Promise) -> Estimate:
@@ -63,14 +69,13 @@ def linear_estimate(statistic: LinearStatistic, sums: NoisySums, promise: Promis
     before the value is cut to its limits: at a limit the noise is no smaller.
     """
     value = statistic.of(sums.moments(sums.values))
-    wanted = {coordinate for coordinate, _ in statistic.terms()}
+    found = {sums.places.of.get(coordinate) for coordinate, _ in statistic.terms()}
     variance = np.zeros(value.shape)
-    for i, coordinate in enumerate(sums.coordinates):
-        if coordinate in wanted:
-            step = np.zeros(sums.values.size)
-            step[i] = sums.deviations[i]
-            ends = [statistic.of(sums.moments(sums.values + sign * step)) for sign in (1, -1)]
-            variance += ((ends[0] - ends[1]) / 2) ** 2
+    for i in sorted(place for place in found if place is not None):  # a public count has none
+        step = np.zeros(sums.values.size)
+        step[i] = sums.deviations[i]
+        ends = [statistic.of(sums.moments(sums.values + sign * step)) for sign in (1, -1)]
+        variance += ((ends[0] - ends[1]) / 2) ** 2
     kept, error = statistic.kept(value), np.sqrt(variance)
     return _with_noise(statistic, kept, error, sums.mechanism, promise, statistic.limits)
 

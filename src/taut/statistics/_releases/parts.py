@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -107,7 +108,7 @@ class SumsPart(NoisyPart):
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
         """The coordinates, each once; the count is public for replace-one, and left out."""
-        return tuple(self._weighted())
+        return tuple(self._weighted)
 
     @property
     def sensitivity(self) -> SensitivitySet:
@@ -120,8 +121,9 @@ class SumsPart(NoisyPart):
     @property
     def weights(self) -> Vector:
         """What the statistics ask for, added up."""
-        return np.array(list(self._weighted().values()))
+        return np.array(list(self._weighted.values()))
 
+    @cached_property
     def _weighted(self) -> dict[Coordinate, float]:
         found: dict[Coordinate, float] = {}
         for statistic in self.statistics:

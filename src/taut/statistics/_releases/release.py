@@ -125,7 +125,8 @@ def release(
     drawn = _Drawn()
     for group, mechanism in zip(design.groups, design.drawn, strict=True):
         drawn.add(group, mechanism, exact, source)
-    estimates = tuple(_estimate(one, drawn, public, promise) for one in wanted)
+    sums = _sums_of(drawn, public)
+    estimates = tuple(_estimate(one, drawn, sums, public, promise) for one in wanted)
     return Released(estimates, promise, design.shares, design.rule)
 
 
@@ -264,10 +265,13 @@ class _Drawn:
 
 
 def _estimate(
-    statistic: Statistic, drawn: _Drawn, public: int | None, promise: Promise
+    statistic: Statistic,
+    drawn: _Drawn,
+    sums: NoisySums | None,
+    public: int | None,
+    promise: Promise,
 ) -> Estimate:
     """Return one statistic of what was released."""
-    sums = _sums_of(drawn, public)
     if isinstance(statistic, LinearStatistic):
         assert sums is not None
         return linear_estimate(statistic, sums, promise)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,12 +106,12 @@ class ClippedColumn:
             scaled[np.isnan(scaled)] = 0.0
             return scaled.astype(np.int64)
 
-    @property
+    @cached_property
     def _ends(self) -> tuple[int, int]:
         low, high = self.integers(np.array([self.lower, self.upper])).tolist()
         return int(low), int(high)
 
-    @property
+    @cached_property
     def _exponent(self) -> int:
         half = max(self.upper - self.middle, self.middle - self.lower)
         return math.frexp(half)[1] - BITS
