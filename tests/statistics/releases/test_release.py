@@ -245,6 +245,11 @@ def test_statistics_that_make_no_sense(make, match):
         make()
 
 
+def test_a_name_that_is_no_text_is_refused_before_anything_is_released():
+    with pytest.raises(TypeError, match="name must be of class str"):
+        Count(name=7)
+
+
 def test_levels_of_intervals():
     found = release(people(10), [Count()], epsilon=1.0)["count"]
     narrow, wide = found.interval(0.5), found.interval(0.99)

@@ -138,5 +138,7 @@ class TestEstimatedBounds:
 
 def test_one_series_of_any_library():
     pl, pd = pytest.importorskip("polars"), pytest.importorskip("pandas")
-    for series in (pl.Series([1, 2, None]), pd.Series([1, 2, None], dtype="Int64")):
+    pa = pytest.importorskip("pyarrow")
+    arrow = pa.array([1, 2, None]), pa.chunked_array([[1, 2], [None]])
+    for series in (pl.Series([1, 2, None]), pd.Series([1, 2, None], dtype="Int64"), *arrow):
         assert 0 <= mean(series, bounds=(0, 5), epsilon=1.0).value <= 5

@@ -250,6 +250,11 @@ def test_a_name_stands_for_its_column_alone(engine, name, tmp_path):
     ]
 
 
+def test_a_csv_file_of_pandas_with_its_index_is_read(tmp_path):
+    pd.DataFrame({"x": [1.0, 2.0]}).to_csv(tmp_path / "t.csv")
+    assert doubles(Table.open(tmp_path / "t.csv"), "x").tolist() == [1.0, 2.0]
+
+
 def test_a_path_stands_for_its_file_alone(tmp_path):
     (tmp_path / "x=5").mkdir()
     for name, x in (("t[1].parquet", 1.0), ("t1.parquet", 50.0), ("x=5/t.parquet", 2.0)):

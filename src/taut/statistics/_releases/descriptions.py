@@ -63,6 +63,7 @@ class Statistic(ABC):
                 f"weight must lie between {1 / _LARGEST_WEIGHT:g} and {_LARGEST_WEIGHT:g}, got "
                 f"weight={self.weight!r}; for a share of its own, release a statistic alone"
             )
+        validate.instance(str, name=self.name)
         object.__setattr__(self, "name", self.name or self.title)
 
     @property

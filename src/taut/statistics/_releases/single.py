@@ -286,6 +286,8 @@ def _has_columns(data: Any) -> bool:
     """Say whether data have columns, or are one array."""
     if isinstance(data, list | tuple | range) or hasattr(data, "to_frame"):  # a series, of Polars
         return False
+    if hasattr(data, "to_pylist") and not hasattr(data, "schema"):  # an array of Arrow
+        return False
     return getattr(data, "ndim", 2) != 1
 
 

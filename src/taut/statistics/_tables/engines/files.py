@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from taut.statistics._tables.batch import Batch
-from taut.statistics._tables.clipped_column import checked_name
 from taut.statistics._tables.engines.csv_records import blocks_of_records, header_of
 from taut.statistics._tables.engines.frames import of_frame
 from taut.statistics._tables.engines.polars_columns import batches_of_lazy_frame
@@ -62,7 +61,7 @@ def of_file(path: Path) -> Source:
             f"{str(path)!r} has no first line: it must hold the names of columns, with commas"
         )
     every = silently("Polars", partial(_names, header))
-    types = {checked_name(name): _UNREAD for name in every}
+    types = dict.fromkeys(every, _UNREAD)  # pandas writes its index without a name
     read = partial(_batches_of_csv, path, header, every)
     return EngineSource("Polars, from a file", types, read, is_beyond_memory=True)
 
