@@ -109,9 +109,9 @@ def _checked(path: Path, given: Mapping[str, float]) -> tuple[CheckedSetting, ..
     calls = document.calls
     if not calls:
         raise ValueError(
-            f"{path} holds no privacy settings that are known; looked for are arguments of "
-            "Opacus, Flower, NVFLARE, JAX Privacy and TensorFlow Privacy, and dp-accounting's "
-            "events"
+            f"{path} holds no privacy settings that are known: arguments of Opacus, Flower, "
+            "NVFLARE, JAX Privacy or TensorFlow Privacy, or events of dp-accounting. A run that is "
+            "described by hand, and a published statement, are for taut verify"
         )
     if len(calls) > _MOST_SETTINGS:
         raise ValueError(f"{path} has {len(calls)} settings, the most is {_MOST_SETTINGS}")
