@@ -98,6 +98,12 @@ def test_steps_without_end_are_answered_soon(written):
     assert time.process_time() - start < 20
 
 
+def test_noise_for_steps_without_end_is_not_looked_for(written):
+    table = {"target_epsilon": 3.0, "max_grad_norm": 1.0} | REST | {"epochs": 2**53 + 1}
+    with pytest.raises(ValueError, match=r"steps must be at most 1e\+09 where noise is found"):
+        check_settings(written(json.dumps(table), "a.json"))
+
+
 def test_names_that_multiply_are_refused(written):
     lines = ["e0 = GaussianDpEvent(1.0)"]
     lines += [f"e{k + 1} = ComposedDpEvent([{', '.join([f'e{k}'] * 10)}])" for k in range(18)]

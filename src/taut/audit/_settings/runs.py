@@ -16,6 +16,7 @@ __all__ = ["NoisySteps", "least_noise", "of_loss"]
 
 _NOTHING_HIDDEN = Bounds(math.inf, math.inf)
 _COARSE = 1e-3  # relative, of noise that a tool finds by a search of its own
+_MOST_CALIBRATED = 10**9  # steps: the search takes seconds there, and minutes beyond
 
 
 @dataclass(frozen=True)
@@ -136,9 +137,17 @@ def least_noise(steps: NoisySteps, epsilon: float) -> float | None:
     Args:
         steps: the run, whose noise the tool chooses.
         epsilon: what the tool is asked for.
+
+    Raises:
+        ValueError: for more steps than any run has.
     """
     if steps.rate is None or steps.steps is None or steps.delta is None:
         return None
+    if steps.steps > _MOST_CALIBRATED:
+        raise ValueError(
+            f"steps must be at most {_MOST_CALIBRATED:g} where noise is found for them, got "
+            f"steps={steps.steps}"
+        )
     run = GaussianRun.of(Sampler.POISSON, rate=steps.rate, steps=steps.steps)
     target = validate.positive(target_epsilon=epsilon)
     try:
