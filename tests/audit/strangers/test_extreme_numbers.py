@@ -189,7 +189,9 @@ def test_edges_far_apart_have_information_of_their_own(width):
     assert accounting.diagnostics.fisher_information(1.0, width) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("sigma", "expected"), [(1e-300, math.inf), (1e308, 0.0)])
+@pytest.mark.parametrize(
+    ("sigma", "expected"), [(5e-324, math.inf), (1e-300, math.inf), (1e308, 0.0)]
+)
 def test_information_beyond_doubles_needs_no_warning(sigma, expected):
     assert accounting.diagnostics.fisher_information(sigma, 0.0) == expected
 

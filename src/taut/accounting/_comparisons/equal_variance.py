@@ -133,7 +133,7 @@ def fisher_information(sigma: float, width: float) -> float:
     largest double it is infinite.
     """
     sigma, width = validate.positive(sigma=sigma), validate.non_negative(width=width)
-    if width < NARROW * sigma:
+    if width / sigma < NARROW:
         return 1 / sigma / sigma
     wide = width / sigma
     w = min(wide, _EDGES_APART)
@@ -152,7 +152,7 @@ def estimate_loss_moments(sigma: float, width: float, shift: float) -> tuple[flo
     """
     sigma, width = validate.positive(sigma=sigma), validate.non_negative(width=width)
     v = validate.positive(shift=shift) / sigma
-    if width < NARROW * sigma:
+    if width / sigma < NARROW:
         return v**2 / 2, v**2
     w = width / sigma
     x, log_density, step = _lattice(w)
