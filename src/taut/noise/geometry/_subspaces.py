@@ -22,7 +22,7 @@ __all__ = ["Subspaces", "public_subspaces"]
 _SPARE_DIRECTIONS = 8  # beyond a block, which show where its spectrum goes on
 _FLAT_RATIO = 1.05  # of singular values, below which a boundary is arbitrary
 _SQUARED_SINGULAR = 1e-7  # of the largest: smaller singular values drown when they are squared
-_MOST_ROUNDS = 10_000  # of the iteration: after that no direction moves any more
+_MOST_SUBSPACE_ROUNDS = 10_000  # of the iteration: after that no direction moves any more
 _CONVERTED_COLUMNS = 4096  # coordinates that are brought to float64 at a time
 
 
@@ -202,9 +202,9 @@ def public_subspaces(
     if not 0 < sum(wanted) <= dimension:
         raise ValueError(f"ranks must sum to between 1 and {dimension}, got {sum(wanted)}")
     steps = validate.positive_integer(iterations=iterations)
-    if steps > _MOST_ROUNDS:
+    if steps > _MOST_SUBSPACE_ROUNDS:
         raise ValueError(
-            f"iterations must be at most {_MOST_ROUNDS}, got iterations={iterations!r}"
+            f"iterations must be at most {_MOST_SUBSPACE_ROUNDS}, got iterations={iterations!r}"
         )
     if method not in ("iteration", "gram"):
         raise ValueError(f"method must be 'iteration' or 'gram', got method={method!r}")
