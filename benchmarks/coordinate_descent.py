@@ -5,7 +5,7 @@
 Squared errors on a tenth of the records, over that of their mean: means over splits and their
 standard errors. Bounds are the least and the largest value of every column, the same for all
 methods: as if a questionnaire had said so. The last column is the mean of the difference of the
-errors of ``curvature`` and ``auto`` on the same split, whose standard error leaves out what the
+errors of ``auto`` and ``refined`` on the same split, whose standard error leaves out what the
 splits have in common.
 """
 
@@ -42,6 +42,7 @@ def methods(bounds: tuple, target: tuple, epsilon: float, chosen: list[str]) -> 
     common = {"bounds": bounds, "target_bound": target, "epsilon": epsilon, "delta": DELTA}
     found = {
         "auto": PrivateLinearRegression(**common),
+        "refined": PrivateLinearRegression(method="refined", **common),
         "adassp": PrivateLinearRegression(method="adassp", **common),
         "curvature": PrivateElasticNet(**common),
         "coefficient": PrivateElasticNet(noise="coefficient", **common),
@@ -67,8 +68,8 @@ def split_errors(
     }.items():
         model.fit(X[train], y[train])
         found[name] = float(np.mean((model.predict(X[test]) - y[test]) ** 2) / scale)
-    if {"auto", "curvature"} <= found.keys():
-        found["curvature - auto"] = found["curvature"] - found["auto"]
+    if {"auto", "refined"} <= found.keys():
+        found["auto - refined"] = found["auto"] - found["refined"]
     return found
 
 
@@ -84,7 +85,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument(
-        "--methods", nargs="*", default=["auto", "adassp", "curvature", "coefficient"]
+        "--methods", nargs="*", default=["auto", "refined", "adassp", "curvature", "coefficient"]
     )
     parser.add_argument("--epsilons", type=float, nargs="*", default=[0.1, 1.0])
     chosen = parser.parse_args()

@@ -23,7 +23,9 @@ from taut.estimators import PrivateLinearRegression
 
 DATA = Path(os.environ.get("TAUT_DATA", Path(__file__).parents[2] / "shared" / "data")) / "uci"
 METHODS = (
+    "auto",
     "refined",
+    "coordinate_descent",
     "posterior_mean",
     "adassp",
     "boosted_adassp",

@@ -16,9 +16,9 @@ RANDOM = np.random.default_rng(11)
 X = RANDOM.standard_normal((6000, 4)) / 2.5
 X *= np.minimum(1, 1 / np.linalg.norm(X, axis=1))[:, None]
 Y = X @ [0.5, -0.4, 0.2, 0.1] + 0.1 + 0.05 * RANDOM.standard_normal(6000)
-RELATION = dict.fromkeys(METHODS, "add_remove") | {"output_perturbation": "replace"}
+RELATION = dict.fromkeys(["auto", *METHODS], "add_remove") | {"output_perturbation": "replace"}
 # A sample of a posterior keeps its spread at any budget: test_posterior.py is about those.
-NAMES = sorted(set(METHODS) - {"ada_ops", "ops_balanced", "ops_ptr"})
+NAMES = ["auto", *sorted(set(METHODS) - {"ada_ops", "ops_balanced", "ops_ptr"})]
 
 
 def model(name, kind=PrivateLinearRegression, **settings):
@@ -70,7 +70,10 @@ def test_without_noise_all_are_least_squares(name, fit_intercept):
     assert found.coef_ == pytest.approx(best[:4], abs=3e-3)
 
 
-@pytest.mark.parametrize("name", ["refined", "posterior_mean", "adassp", "boosted_adassp", "ssp"])
+@pytest.mark.parametrize(
+    "name",
+    ["refined", "posterior_mean", "coordinate_descent", "adassp", "boosted_adassp", "ssp"],
+)
 def test_ridge_penalty_is_kept(name):
     fit = model(name, PrivateRidge, alpha=2000.0, epsilon=3e4, generator=SeededForExperiments(1))
     centred = X - X.mean(axis=0)
@@ -100,12 +103,69 @@ def test_auto_does_not_follow_noise_where_there_is_nothing_else():
     assert np.mean([np.mean((fit.predict(X) - Y) ** 2) for fit in noise]) < 1.5 * np.mean(Y**2)
 
 
-def test_auto_says_why():
-    fitted = model("refined").set_params(method="auto").fit(X, Y)
-    assert fitted.method_ == "refined"
-    assert "least error on real data" in fitted.why_
-    _, _, why = choose("auto", Setting(3000, False, Adjacency.ADD_REMOVE), 1.0, 1e-6)
-    assert "too long" in why
+class TestAuto:
+    @pytest.mark.parametrize(("records", "name"), [(300, "coordinate_descent"), (6000, "refined")])
+    @pytest.mark.parametrize("relation", ["add_remove", "replace"])
+    def test_chooses_by_how_many_records_there_are(self, records, name, relation):
+        fitted = model("auto", adjacency=relation).fit(X[:records], Y[:records])
+        assert fitted.method_ == name
+        assert "least error on real data: mu times records" in fitted.why_
+
+    def test_wants_more_records_where_only_bounds_are_known(self):
+        """0.237 times 1,200 records over 5 coefficients is 57."""
+        bounds = {"feature_norm": None, "bounds": (-1, 1)}
+        assert model("auto").fit(X[:1200], Y[:1200]).method_ == "refined"
+        fitted = model("auto", **bounds).fit(X[:1200], Y[:1200])
+        assert fitted.method_ == "coordinate_descent"
+
+    def test_takes_beliefs_about_thousands_of_coefficients_for_too_slow(self):
+        name, _, why = choose("auto", Setting(3000, False, Adjacency.ADD_REMOVE), 1.0, 1e-6)
+        assert name == "adassp"
+        assert "too long" in why
+
+    @pytest.mark.parametrize("relation", list(Adjacency)[:2])
+    @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 50.0])
+    def test_either_method_costs_what_is_stated(self, relation, epsilon):
+        """Added up from the noise of the mechanisms that are used."""
+        records = 100 if relation is Adjacency.REPLACE else None
+        _, method, _ = choose("auto", Setting(3, True, relation, records), epsilon, 1e-6)
+        few, many = method.few, method.many
+        curvatures = few.budget.curvatures(np.ones(4 - (relation is Adjacency.REPLACE)))
+        steps = few.budget.steps(
+            np.array([0.3, 0.1, 0.2, 0.3]), np.arange(1.0, 5.0), 7, "curvature"
+        )
+        of_few = (
+            few.moments.mechanism.mu**2
+            + curvatures.multiplier**-2
+            + 7 * sum(step.multiplier**-2 for step in steps)
+        )
+        of_many = many.moments.mechanism.mu**2 + many.rounds * many.residuals.mu**2
+        counted = 0.0 if records else method.whole.count.multiplier**-2
+        assert counted + max(of_few, of_many) <= method.whole.mu**2 * (1 + 1e-12)
+        assert method.loss.epsilon(delta=1e-6) <= epsilon
+        assert method.loss.epsilon(delta=1e-6) == pytest.approx(epsilon, rel=1e-3)
+
+    def test_is_far_better_than_moments_with_few_records_and_bounds_alone(self):
+        """One tenth of the range of every column is used; least squares have 0.0025."""
+        random = np.random.default_rng(5)
+        rows = random.uniform(-1, 1, (2000, 6)) / 10
+        targets = np.clip(
+            rows @ [5, -4, 3, -2, 1, 0.5] + 0.05 * random.standard_normal(2000), -2, 2
+        )
+
+        def error(name):
+            fits = [
+                PrivateLinearRegression(
+                    bounds=(-1, 1),
+                    target_bound=2.0,
+                    method=name,
+                    generator=SeededForExperiments(seed),
+                ).fit(rows, targets)
+                for seed in range(5)
+            ]
+            return np.mean([np.mean((fit.predict(rows) - targets) ** 2) for fit in fits])
+
+        assert error("auto") < 0.01 < 0.1 * error("refined")
 
 
 class TestOutputPerturbation:

@@ -97,7 +97,7 @@ def test_a_refusal_is_an_answer_at_the_full_price():
     method = ops_ptr(
         Setting(1, False, Adjacency.ADD_REMOVE, public=np.array([[1.0, 1.0]])), 1e-3, 1e-6
     )
-    found = method.fit(Problem(method.setting, lambda: iter([np.array([[1.0, 1.0]])])))
+    found = method.fit(Problem(method.setting, lambda: iter([np.array([[1.0, 1.0]])]), 1))
     assert found.refused
     assert not found.coefficients.any()
     assert "refused" in found.why
@@ -138,7 +138,9 @@ def test_runs_do_not_refute_the_adaptive_method():
     sides[1][3, 1] = 1.0
 
     def run(with_canary, seed):
-        problem = Problem(method.setting, lambda: iter([sides[with_canary]]))
+        problem = Problem(
+            method.setting, lambda: iter([sides[with_canary]]), len(sides[with_canary])
+        )
         return method.fit(problem, SeededForExperiments(seed)).coefficients.tolist()
 
     assert refute_training(run, claimed=method.loss, delta=0.05, most_runs=25, seed=1).passed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 from taut.accounting import Adjacency, PrivacyLoss, gaussian, gaussian_mu
@@ -23,6 +24,7 @@ class GaussianBudget:
     epsilon: float
     delta: float
     adjacency: Adjacency
+    portion: float = 1.0  # of mu², where other releases have the rest
 
     def __post_init__(self) -> None:
         """Refuse promises that no noise keeps."""
@@ -35,7 +37,17 @@ class GaussianBudget:
     @cached_property
     def mu(self) -> float:
         """The mu of all releases together."""
-        return gaussian_mu(self.epsilon, self.delta) / _ROOM
+        return gaussian_mu(self.epsilon, self.delta) / _ROOM * math.sqrt(self.portion)
+
+    def signal(self, records: float, coefficients: int) -> float:
+        """Return how far records stand out: mu times the number of them for each coefficient.
+
+        Args:
+            records: number of records, public or released.
+            coefficients: number of coefficients.
+        """
+        reach = 2 if self.adjacency is Adjacency.REPLACE else 1
+        return self.mu * records / (reach * coefficients)
 
     @property
     def loss(self) -> PrivacyLoss:

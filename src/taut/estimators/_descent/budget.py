@@ -17,9 +17,12 @@ from taut.errors import UnsoundConfiguration
 from taut.estimators._contract.gaussian_budget import GaussianBudget
 from taut.noise import Box, GaussianNoise, Ranges, Source, gaussian_with_scales, optimal_gaussian
 
-__all__ = ["NOISE", "Budget"]
+__all__ = ["CURVATURE_SHARE", "NOISE", "Budget"]
 
 _SPLIT = 1 + 1e-10  # of the noise of every part: mechanisms round up, and are checked once more
+CURVATURE_SHARE = 0.1
+"""The usual share of mu² for curvatures: a relative error below one in them matters little."""
+
 NOISE = ("curvature", "coefficient")
 """What noise is least for: the objective, by its curvatures, or the squared coefficients."""
 
@@ -33,6 +36,7 @@ class Budget(GaussianBudget):
         delta: probability delta of the promise.
         share: share of mu² for the curvatures.
         adjacency: neighbouring relation.
+        portion: portion of the mu² of the promise that is spent here.
 
     **Guarantee**: `loss` bounds that of one release of `curvatures` and, in view of it, of any
     number of `passes` over mechanisms that `steps` returned for this number.
@@ -45,6 +49,7 @@ class Budget(GaussianBudget):
     delta: float
     share: float
     adjacency: Adjacency
+    portion: float = 1.0
 
     def curvatures(self, bounds: Vector) -> GaussianNoise:
         """Return what releases sums of squares, each with noise in proportion to its bound.

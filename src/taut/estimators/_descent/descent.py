@@ -8,15 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from taut._base.arrays import Matrix, Vector
-from taut.accounting import Adjacency
 from taut.estimators._descent.budget import Budget
 from taut.noise import RandomSource
 
-__all__ = ["Descent", "Found"]
+__all__ = ["USUAL_CLIPS", "Descent", "Found"]
 
 _MOST_PASSES = 64  # more change little where noise is small, and each costs as much as the first
 _LEAST_PASSES = 2  # one to find the scale, one to be averaged
 _FLOOR = 2.0  # deviations of noise: a curvature below cannot be told from none
+_LITTLE = 15.0  # of the signal: below, noise costs more than derivatives that are cut closer
+
+
+USUAL_CLIPS = (0.3, 0.4)
+"""Where derivatives of squares are cut, of half the range of targets, for few records and for many.
+
+Residuals of a fit that explains anything are mostly below. Cutting the others bends the solution,
+which matters less than noise where records are few.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +52,15 @@ class Descent:
         budget: what may be spent.
         residual: function of (xᵀθ, target), entry by entry: the derivative of the loss of a record.
         bend: bound on the second derivative of the loss.
-        clip: size of a derivative, in units of a column of mean square one, at which it is cut.
+        clips: sizes of a derivative, in units of a column of mean square one, at which it is cut:
+            where records are few beside the noise, and where they are many.
         l1: weights of absolute coefficients, zero for the first.
         l2: weights of squared coefficients, zero for the first.
         intercept: whether column 0 is fitted, too.
         rate: length of a step, in units of the one that is exact for a single column.
         passes: number of passes; None to choose by the number of records.
         noise: what noise is least for, see `Budget.steps`.
+        ridge: weights of half the squared coefficients beside the *sum* of losses; None for none.
 
     **Guarantee**: `Budget.loss` for everything that is returned, for columns of which each record
     has entries within `reaches`.
@@ -59,13 +69,14 @@ class Descent:
     budget: Budget
     residual: Callable[[Vector, Vector], Vector]
     bend: float
-    clip: float
+    clips: tuple[float, float]
     l1: Vector
     l2: Vector
     intercept: bool
     rate: float
     passes: int | None
     noise: str
+    ridge: Vector | None = None
 
     def fit(
         self,
@@ -86,9 +97,13 @@ class Descent:
         """
         squares, count = self._curvatures(columns, reaches, records, source)
         used = slice(0 if self.intercept else 1, None)
-        passes = self._passes(count, len(squares[used]))
+        signal = self.budget.signal(count, len(squares[used]))
+        passes = self._passes(signal)
+        clip = self.clips[0] if signal < _LITTLE else self.clips[1]
         found = np.zeros(len(columns))
-        found[used] = self._descend(columns[used], targets, squares[used], count, passes, source)
+        found[used] = self._descend(
+            columns[used], targets, squares[used], count, passes, clip, source
+        )
         return Found(found, count, passes)
 
     def _curvatures(
@@ -104,12 +119,10 @@ class Descent:
             return above, float(above[0])
         return np.append(float(records), above), float(records)
 
-    def _passes(self, count: float, columns: int) -> int:
+    def _passes(self, signal: float) -> int:
         """Return as many passes as leave every step with more signal than noise."""
         if self.passes is not None:
             return self.passes
-        reach = 2 if self.budget.adjacency is Adjacency.REPLACE else 1
-        signal = self.budget.mu * count / (reach * columns)
         return int(min(max(round(signal), _LEAST_PASSES), _MOST_PASSES))
 
     def _descend(
@@ -119,14 +132,16 @@ class Descent:
         squares: Vector,
         count: float,
         passes: int,
+        clip: float,
         source: RandomSource | None,
     ) -> Vector:
         """Return the proximal step from the mean, over the later half, of where steps led."""
         curvatures = self.bend * squares
-        clips = self.clip * np.sqrt(squares / count)
+        clips = clip * np.sqrt(squares / count)
         mechanisms = self.budget.steps(clips, curvatures, passes, self.noise)
         rates = self.rate / curvatures
-        l1, l2 = (w[-len(squares) :] * count * rates for w in (self.l1, self.l2))
+        l2 = self.l2 * count if self.ridge is None else self.l2 * count + self.ridge
+        l1, l2 = (w[-len(squares) :] * rates for w in (self.l1 * count, l2))
         products = np.zeros(columns.shape[1])
         coefficients = np.zeros(len(columns))
         reached = np.zeros(len(columns))

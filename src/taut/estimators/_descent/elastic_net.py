@@ -13,12 +13,11 @@ from taut.estimators._contract.estimator import Ledger, whole_or_nothing
 from taut.estimators._contract.inputs import features_and_targets, refuse_extras
 from taut.estimators._contract.linear import LinearRegressor
 from taut.estimators._descent.arguments import target_range
+from taut.estimators._descent.descent import USUAL_CLIPS
 from taut.estimators._descent.model import DescentModel
 from taut.noise import RandomSource
 
 __all__ = ["PrivateElasticNet", "PrivateLasso"]
-
-_CLIP = 0.4  # of half the range of targets: residuals of a fit that explains anything are below
 
 
 class PrivateElasticNet(LinearRegressor, DescentModel):
@@ -39,7 +38,8 @@ class PrivateElasticNet(LinearRegressor, DescentModel):
             targets beyond are cut.
         fit_intercept: whether there is an intercept.
         clip: residual, in units of targets and for a feature of its usual size, at which the
-            influence of a record is cut; None for 0.4 of half the range of targets.
+            influence of a record is cut; None for 0.4 of half the range of targets, or 0.3 where
+            records are few beside the noise.
         rate: length of a step; 1 takes one coefficient to its best value at once.
         passes: number of passes over all coefficients; None to choose by the number of records (a
             noisy one where it is private), between 2 and 64.
@@ -133,8 +133,8 @@ class PrivateElasticNet(LinearRegressor, DescentModel):
         low, high = target_range(self.target_bound)
         centre = (low / 2 + high / 2) * bool(self.fit_intercept)
         half = max(high - centre, centre - low)
-        clip = _CLIP * half if self.clip is None else self.clip
-        descent = self._descent(budget, table.shape[1], clip)
+        few, many = USUAL_CLIPS
+        descent = self._descent(budget, table.shape[1], (few * half, many * half))
         finite = np.isfinite(targets)
         cut = np.clip(np.where(finite, targets, 0.0), low, high) - centre
         found = self._fit(table, cut, finite, design, descent)

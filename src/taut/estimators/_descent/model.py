@@ -13,13 +13,11 @@ from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency
 from taut.estimators._contract.estimator import PrivateEstimator
 from taut.estimators._contract.inputs import column_bounds, cut_size, penalty_weight
-from taut.estimators._descent.budget import NOISE, Budget
+from taut.estimators._descent.budget import CURVATURE_SHARE, NOISE, Budget
 from taut.estimators._descent.descent import Descent, Found
 from taut.estimators._descent.design import Design
 
 __all__ = ["DescentModel"]
-
-_SHARE = 0.1  # of mu² for curvatures: their relative error matters little once it is below one
 
 
 class DescentModel(PrivateEstimator):
@@ -43,10 +41,19 @@ class DescentModel(PrivateEstimator):
         epsilon, delta = self._budget()
         if self.noise not in NOISE:
             raise ValueError(f"noise must be one of {', '.join(NOISE)}, got noise={self.noise!r}")
-        return Design(low, high, bool(self.fit_intercept)), Budget(epsilon, delta, _SHARE, relation)
+        return Design(low, high, bool(self.fit_intercept)), Budget(
+            epsilon, delta, CURVATURE_SHARE, relation
+        )
 
-    def _descent(self, budget: Budget, columns: int, clip: float) -> Descent:
-        """Return the algorithm, with everything but the loss checked here."""
+    def _descent(self, budget: Budget, columns: int, usual: tuple[float, float]) -> Descent:
+        """Return the algorithm, with everything but the loss checked here.
+
+        Args:
+            budget: what may be spent.
+            columns: number of features.
+            usual: where derivatives are cut unless ``clip`` says so, see `Descent`.
+        """
+        few, many = usual if self.clip is None else (self.clip, self.clip)
         alpha = penalty_weight(self.alpha)
         ratio = validate.probability(l1_ratio=self.l1_ratio)
         passes = self.passes
@@ -58,7 +65,7 @@ class DescentModel(PrivateEstimator):
             budget,
             self._residual,
             self._bend,
-            cut_size(clip),
+            (cut_size(few), cut_size(many)),
             weights * ratio,
             weights * (1 - ratio),
             bool(self.fit_intercept),

@@ -129,8 +129,7 @@ class PrivateSparseLogisticRegression(LinearClassifier, DescentModel):
         table, labels = features_and_targets(self, X, y, numeric=False)
         refuse_other_labels(labels, classes)
         design, budget = self._arguments(table.shape[1])
-        clip = _CLIP if self.clip is None else self.clip
-        descent = self._descent(budget, table.shape[1], clip)
+        descent = self._descent(budget, table.shape[1], (_CLIP, _CLIP))
         numbers = class_numbers(labels, classes)
         found = self._fit(table, numbers.astype(np.float64), numbers >= 0, design, descent)
         slopes, intercept = design.coefficients(found.coefficients)

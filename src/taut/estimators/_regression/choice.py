@@ -7,7 +7,9 @@ from types import MappingProxyType
 
 from taut.estimators._regression.method import Maker, Method
 from taut.estimators._regression.methods.adassp import adassp
+from taut.estimators._regression.methods.automatic import automatic
 from taut.estimators._regression.methods.boosted import boosted_adassp
+from taut.estimators._regression.methods.coordinate_descent import coordinate_descent
 from taut.estimators._regression.methods.output_perturbation import output_perturbation
 from taut.estimators._regression.methods.posterior import ada_ops, ops_balanced, ops_ptr
 from taut.estimators._regression.methods.refined import posterior_mean, refined
@@ -23,6 +25,7 @@ METHODS: Mapping[str, Maker] = MappingProxyType(
     {
         "refined": refined,
         "posterior_mean": posterior_mean,
+        "coordinate_descent": coordinate_descent,
         "ssp": ssp,
         "adassp": adassp,
         "boosted_adassp": boosted_adassp,
@@ -42,18 +45,12 @@ def choose(name: str, setting: Setting, epsilon: float, delta: float) -> tuple[s
     Raises:
         ValueError: if there is no method of that name.
     """
+    if name == "auto" and setting.columns > _MANY_COLUMNS:
+        why = f"beliefs about more than {_MANY_COLUMNS} coefficients take too long"
+        return "adassp", adassp(setting, epsilon, delta), why
     if name == "auto":
-        chosen, why = _best(setting)
-        return chosen, METHODS[chosen](setting, epsilon, delta), why
+        return name, automatic(setting, epsilon, delta), "near the least error on real data"
     if name not in METHODS:
         names = ", ".join(map(repr, ("auto", *METHODS)))
         raise ValueError(f"method must be one of {names}, got method={name!r}")
     return name, METHODS[name](setting, epsilon, delta), "asked for"
-
-
-def _best(setting: Setting) -> tuple[str, str]:
-    """Return the method that docs/results.md finds best, by public facts."""
-    if setting.columns > _MANY_COLUMNS:
-        why = f"beliefs about more than {_MANY_COLUMNS} coefficients take too long"
-        return "adassp", why
-    return "refined", "near the least error on real data at all budgets that were tried"

@@ -72,10 +72,11 @@ class _PrivateRegression(LinearRegressor, PrivateEstimator):
         setting = self._setting(made, len(table))
         name, method, why = choose(self.method, setting, epsilon, delta)
         self._begin(method.loss)
-        found = method.fit(Problem(setting, lambda: made.blocks(table, targets)), self.generator)
+        problem = Problem(setting, lambda: made.blocks(table, targets), len(table))
+        found = method.fit(problem, self.generator)
         self._released = made, setting, found
         self.coef_, self.intercept_ = made.coefficients(found.coefficients)
-        self.method_, self.why_ = name, f"{why}: {found.why}"
+        self.method_, self.why_ = found.method or name, f"{why}: {found.why}"
         self.refused_ = found.refused
         return self
 
@@ -160,6 +161,7 @@ class _PrivateRegression(LinearRegressor, PrivateEstimator):
             records if relation is Adjacency.REPLACE else None,
             made.penalties(self._alpha()) if self._alpha() else (),
             self._public(made),
+            made.reach,
         )
 
     def _public(self, made: Units) -> Matrix | None:

@@ -31,6 +31,7 @@ class Fit:
         moments: released moments, from which intervals follow; None if there are none.
         measurements: all that was released of targets and residuals beside them.
         refused: whether a test of the method refused to release more: coefficients are zero then.
+        method: name of the method that was chosen by released numbers; None if none was.
     """
 
     coefficients: Vector
@@ -38,6 +39,7 @@ class Fit:
     moments: NoisyMoments | None = field(default=None, repr=False)
     measurements: tuple[Measurement, ...] = field(default=(), repr=False)
     refused: bool = False
+    method: str | None = None
 
 
 class Method(Protocol):

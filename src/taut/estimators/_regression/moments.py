@@ -124,6 +124,11 @@ class ResidualRelease:
     portion: float
 
     @property
+    def mu(self) -> float:
+        """The mu of one release, the same for all bounds."""
+        return self._mechanism(1.0).mu
+
+    @property
     def loss(self) -> PrivacyLoss:
         """The privacy loss of one release."""
         return self._mechanism(1.0).loss

@@ -6,6 +6,7 @@ needs no bounds of its own. Rows come in blocks, never as a copy of the whole ta
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from taut._base.arrays import Matrix
 from taut.accounting import Adjacency
 
 __all__ = ["Problem", "Setting"]
+
+_LOOSE = 1 + 1e-9  # times what bounds of columns allow: a norm that is no closer says nothing more
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Setting:
         penalties: weights of a ridge penalty that was asked for, one per feature and in these
             units; empty for none. The column of ones has none.
         public: public records as a block, see `Problem.blocks`; None for none.
+        reach: bound on the size of every entry of features.
     """
 
     features: int
@@ -36,6 +40,12 @@ class Setting:
     records: int | None = None
     penalties: tuple[float, ...] = ()
     public: Matrix | None = field(default=None, repr=False, compare=False)
+    reach: float = 1.0
+
+    @property
+    def has_norm(self) -> bool:
+        """Whether the norm of features is bounded more closely than that of their entries."""
+        return self.reach * math.sqrt(self.features) > _LOOSE
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -56,10 +66,12 @@ class Problem:
     Args:
         setting: what is public about them.
         source: function that yields all rows, in blocks, each time it is called.
+        rows: number of rows, private unless `setting` says it.
     """
 
     setting: Setting
     source: Callable[[], Iterator[Matrix]] = field(repr=False)
+    rows: int = field(repr=False)
 
     def blocks(self) -> Iterator[Matrix]:
         """Yield private tables with columns: features, a one if there is an intercept, the target.

@@ -71,6 +71,12 @@ class Units:
             return self.target_high / 2 - self.target_low / 2
         return max(abs(self.target_low), abs(self.target_high))
 
+    @property
+    def reach(self) -> float:
+        """A bound on the size of entries of features in these units."""
+        sizes = np.maximum(self.high - self.centre, self.centre - self.low) / self.half
+        return min(1.0, float(sizes.max()) / self.norm)
+
     def blocks(self, X: Matrix, y: Vector) -> Iterator[Matrix]:
         """Yield rows in these units; see `Problem.blocks`."""
         for start in range(0, len(X), _ROWS):

@@ -55,6 +55,12 @@ class RefinedMean:
     rounds: int
 
     @property
+    def mu(self) -> float:
+        """The mu of one fit."""
+        of_residuals = 0.0 if self.residuals is None else self.residuals.mu
+        return math.hypot(self.moments.mechanism.mu, math.sqrt(self.rounds) * of_residuals)
+
+    @property
     def loss(self) -> PrivacyLoss:
         """The privacy loss of one fit."""
         if self.residuals is None:
@@ -82,12 +88,12 @@ def posterior_mean(setting: Setting, epsilon: float, delta: float) -> RefinedMea
     return RefinedMean(setting, moment_release(setting, epsilon, delta), None, 0)
 
 
-def refined(setting: Setting, epsilon: float, delta: float) -> RefinedMean:
-    """Return the method that releases residuals as well."""
+def refined(setting: Setting, epsilon: float, delta: float, portion: float = 1.0) -> RefinedMean:
+    """Return the method that releases residuals as well, for a budget or its portion of one."""
     return RefinedMean(
         setting,
-        moment_release(setting, epsilon, delta, portion=_FIRST_PORTION),
-        ResidualRelease(setting, epsilon, delta, (1 - _FIRST_PORTION) / _ROUNDS),
+        moment_release(setting, epsilon, delta, portion=portion * _FIRST_PORTION),
+        ResidualRelease(setting, epsilon, delta, portion * (1 - _FIRST_PORTION) / _ROUNDS),
         _ROUNDS,
     )
 
