@@ -88,6 +88,7 @@ def make_model(section: ModelSection, code: Path, *, allow_code: str | None) -> 
         factory = allowed_factory(section.name, allow_code, code)
     else:
         factory = our_model(section.name)
+        _check_linear(section)
     _check_arguments(factory, section.arguments, section.name)
     arguments = {key: _as_tuple(value) for key, value in section.arguments.items()}
     try:
@@ -117,7 +118,8 @@ def suited(model: nn.Module, data: TensorDataset, name: str) -> TensorDataset:
     if error is not None:
         raise ValueError(
             f"[model] {name} cannot take an input of shape {list(inputs.shape[1:])} and "
-            f"type {inputs.dtype}: {_short(error)}"
+            f"type {inputs.dtype}: {_short(error)}; set its sizes in [model], such as widths = "
+            f"[{inputs[0].numel()}, ...] of an mlp"
         ) from error
     return data
 
@@ -130,6 +132,16 @@ def _refusal(model: nn.Module, data: TensorDataset) -> Exception | None:
     except Exception as error:
         return error
     return None
+
+
+def _check_linear(section: ModelSection) -> None:
+    """Refuse hidden layers, those of the usual widths included, in what is called linear."""
+    widths = section.arguments.get("widths", ())
+    if section.name.lower() == "linear" and not (isinstance(widths, list) and len(widths) == 2):
+        raise ValueError(
+            "[model] linear needs widths = [inputs, outputs]; with layers between them it is "
+            f"name = 'mlp', got widths={widths!r}"
+        )
 
 
 def _check_arguments(factory: Callable[..., Any], given: Mapping[str, Any], name: str) -> None:
