@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from taut.noise import SeededForExperiments
-from taut.statistics import Categories, Count, GroupMeans, Mean, Total, Variance, release
+from taut.statistics import (
+    Categories,
+    Count,
+    GroupMeans,
+    Mean,
+    Quantiles,
+    Total,
+    Variance,
+    release,
+)
 
 NINETY = {"age": [90.0] * 3, "region": ["north"] * 3}
 REGION = Categories("region", ["north"])
@@ -54,3 +63,41 @@ def test_intervals_cover_where_many_statistics_share_a_design():
         lower, upper = found["mean of age"].interval(0.5)
         covered += lower <= table["age"].mean() <= upper
     assert covered / 200 > 0.5
+
+
+def quantiles_of_skewed_columns(shares, repeats):
+    """Return estimates of quantiles, each of a column of its own, and the true ones."""
+    rng = np.random.default_rng(0)
+    wanted = Quantiles("income", shares, (0, 150))
+    promise = {"epsilon": 1.0, "adjacency": "replace", "records": 2_000}
+    found, truth = [], []
+    for seed in range(repeats):
+        table = {"income": rng.lognormal(3.5, 0.6, 2_000)}
+        found.append(released(wanted, seed, table, **promise))
+        truth.append(np.quantile(table["income"].clip(0, 150), shares, method="inverted_cdf"))
+    return found, np.array(truth)
+
+
+@pytest.mark.parametrize("shares", [[0.1, 0.5, 0.9], [0.25, 0.5, 0.75], np.arange(1, 10) / 10])
+def test_errors_of_quantiles_in_a_tail_are_not_understated(shares):
+    # Straight lines between released quantiles are less steep than the data are at the outer ones:
+    # errors were understated by a factor of up to 2.8, and 95 % intervals covered 79 %.
+    found, truth = quantiles_of_skewed_columns(shares, repeats=200)
+    values, errors = (
+        np.array([getattr(one, name) for one in found]) for name in ("value", "standard_error")
+    )
+    sizes = np.sqrt(np.mean((values - truth) ** 2, axis=0) / np.mean(errors**2, axis=0))
+    assert np.all(sizes < 1.5)
+    ends = np.array([one.interval(0.95) for one in found])
+    covered = np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1]), axis=0)
+    assert np.all(covered > 0.9)
+
+
+def test_quantiles_of_evenly_spread_values_have_intervals_that_are_no_shorter():
+    values = {"age": np.linspace(0, 100, 2_001)}
+    promise = {"epsilon": 1.0, "adjacency": "replace", "records": 2_001}
+    found = released(Quantiles("age", [0.1, 0.5, 0.9], (0, 100)), 0, values, **promise)
+    lower, upper = found.interval(0.95)
+    reach = -np.log(0.05) / np.sqrt(2) * found.rank_error * 100 / 2_001
+    assert np.all(upper - lower > 1.8 * reach)
+    assert found.standard_error[1] == pytest.approx(found.rank_error[1] * 100 / 2_001, rel=0.05)

@@ -42,7 +42,7 @@ class Estimate:
         value: the number, or an array of them.
         standard_error: standard deviation of the noise in it, of the same shape: exact for counts
             and totals, to first order in 1 / n for means, variances and covariances. For quantiles
-            it is read off the released ones nearby, and NaN if there is no telling. It says
+            it is estimated from the released ones nearby, and NaN if there is no telling. It says
             nothing about a population that the records were drawn from.
         promise: what was promised for the whole release that it is a part of.
         rank_error: standard deviation of the number of records below, of quantiles alone.
@@ -69,7 +69,8 @@ class Estimate:
         """Return where the statistic of the (clipped) data lies, with a probability over the noise.
 
         Args:
-            level: probability, between 0 and 1. For arrays it holds number by number.
+            level: probability, between 0 and 1. For arrays it holds number by number. For quantiles
+                it is approximate: how values lie between the released ones is not known.
         """
         wanted = validate.finite(level=level)
         if not 0 < wanted < 1:

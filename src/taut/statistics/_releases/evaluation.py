@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import logit
 
 from taut._base.arrays import Vector
 from taut.accounting import Promise
@@ -156,7 +157,11 @@ class _NoiseWithin:
 
 @dataclass(frozen=True, eq=False)
 class _RanksWithin:
-    """Intervals of quantiles: from one released value, or bound, to another, by rank."""
+    """Intervals of quantiles: from one released value, or bound, to another, by rank.
+
+    Between released values a column may be spread evenly, or like a tail: linearly in the share, or
+    in its logit. Nobody knows, so that the one that errs more counts.
+    """
 
     statistic: Quantiles
     values: Vector
@@ -169,20 +174,27 @@ class _RanksWithin:
             return Interval(nothing, nothing)
         # Ranks err like Laplace noise where values lie dense.
         away = -math.log(1 - level) / math.sqrt(2) * self.ranks / max(self.records, 1.0)
-        lower, upper = self.statistic.bounds
-        known = [0.0, *self._shares, 1.0], [lower, *self.values, upper]
-        ends = (np.interp(np.clip(self._shares + sign * away, 0, 1), *known) for sign in (-1, 1))
-        return Interval(*ends)
+        below, above = (np.clip(self._shares + sign * away, 0, 1) for sign in (-1, 1))
+        return Interval(np.minimum(*self._values_at(below)), np.maximum(*self._values_at(above)))
 
     def standard_error(self) -> Vector:
         """Return rank errors times the slope between the released neighbours."""
         if self.records is None or self.values.size < 2:
             return np.full(self.values.shape, np.nan)
-        slopes = np.gradient(self.values, self._shares)
-        error: Vector = slopes * self.ranks / max(self.records, 1.0)
+        shares = self._shares
+        even = np.gradient(self.values, shares)
+        tailed = np.gradient(self.values, logit(shares)) / (shares * (1 - shares))
+        error: Vector = np.maximum(even, tailed) * self.ranks / max(self.records, 1.0)
         return error
 
-    @property
+    def _values_at(self, shares: Vector) -> tuple[Vector, Vector]:
+        """Return values at some shares, for a column spread evenly, and for one with tails."""
+        known, (lower, upper) = self._shares, self.statistic.bounds
+        even = np.interp(shares, [0.0, *known, 1.0], [lower, *self.values, upper])
+        tailed = np.interp(logit(shares), logit(known), self.values)
+        return even, np.where((known[0] <= shares) & (shares <= known[-1]), tailed, even)
+
+    @cached_property
     def _shares(self) -> Vector:
         return np.array([float(share) for share in self.statistic.fractions])
 
