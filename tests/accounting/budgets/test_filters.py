@@ -140,6 +140,24 @@ def test_several_orders_adapt_where_one_would_not():
     assert counts[1] >= counts[0]
 
 
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9, 1e-40])
+@pytest.mark.parametrize("epsilons", [[1.0], [0.5, 0.5], [1.0, 0.5, 0.5, 0.25]])
+def test_pure_losses_fit_whose_epsilons_add_up_to_the_budget(epsilons, delta):
+    # At one order, for Gaussian releases, a budget of 1 refused a first release with epsilon 1.
+    budget = PrivacyFilter(sum(epsilons) * (1 + 1e-12), delta, kind="renyi")
+    for epsilon in epsilons:
+        budget.spend(taut.pure(epsilon))
+    assert budget.remaining.fraction < 2 * delta + 1e-11
+    with pytest.raises(BudgetExceeded):
+        budget.spend(taut.pure(3 * delta + 1e-10))
+
+
+def test_the_smallest_delta_is_not_shared():
+    budget = PrivacyFilter(1.0, 5e-324, kind="renyi")
+    assert len(budget.to_dict()["orders"]) == 1
+    assert budget.can_spend(taut.gaussian(sigma=100.0))
+
+
 def test_refusal_leaves_the_budget_as_it_was():
     budget = PrivacyFilter(1.0, 1e-6)
     budget.spend(taut.gaussian(10.0))

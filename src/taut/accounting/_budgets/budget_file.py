@@ -12,16 +12,12 @@ from pathlib import Path
 from taut._base import validate
 from taut._base.files import lock, write_atomically
 from taut.accounting._adjacency import Adjacency
-from taut.accounting._budgets.allowance import best_order, positive_delta
 from taut.accounting._budgets.filters import PrivacyFilter, Remaining
 from taut.accounting._loss import PrivacyLoss
 from taut.errors import BudgetExceeded, RunInUse
 
 __all__ = ["BudgetFile"]
 
-# At this order a pure loss costs its epsilon, and a budget is its epsilon up to log(2 / delta) over
-# the order, 10^-4 for delta = 10^-40: pure losses add up plainly.
-_PURE_ORDER = 2.0**20
 _PATIENCE = 30.0  # seconds: a spender holds the file for some milliseconds
 _PAUSE = 0.02  # seconds between two looks at a file that another process holds
 
@@ -80,8 +76,7 @@ class BudgetFile:
             delta: probability delta of that promise, greater than 0.
             adjacency: the relation that every loss must be for.
 
-        A filter with two Renyi orders is made: one for many small losses, one at which pure losses
-        add up plainly. The better of the two counts.
+        The filter is one of ``kind="renyi"`` with its usual orders.
 
         Raises:
             FileExistsError: if there is such a file; what it has spent must not be forgotten.
@@ -89,8 +84,7 @@ class BudgetFile:
         """
         file = Path(path).resolve()
         validate.positive(epsilon=epsilon)
-        orders = best_order(epsilon, positive_delta(delta=delta) / 2), _PURE_ORDER
-        fresh = PrivacyFilter(epsilon, delta, kind="renyi", orders=orders, adjacency=adjacency)
+        fresh = PrivacyFilter(epsilon, delta, kind="renyi", adjacency=adjacency)
         with _held(file):
             if file.exists():
                 raise FileExistsError(

@@ -40,6 +40,7 @@ __all__ = ["PrivacyFilter", "PrivacyOdometer", "Remaining"]
 SCHEMA = "taut.privacy-filter/1"
 _MOST_EPSILON = 1e100  # of a budget: squares of what it allows are doubles
 
+_LARGEST_ORDER = 1e100  # beyond it divergences are those of infinite order
 # Any orders are sound. They share delta, which costs each log(10) / (order - 1). Spaced by a factor
 # of two, one is near the best for small and for large epsilons.
 _ODOMETER_ORDERS = (1.5, 2.0, 3.0, 5.0, 9.0, 17.0, 33.0, 65.0, 129.0, 257.0)
@@ -65,9 +66,9 @@ class PrivacyFilter:
         delta: the promise, in (0, 1).
         kind: ``"gdp"`` for Gaussian releases only: exact, the most room. ``"renyi"`` for any loss
             with finite Renyi divergences.
-        orders: the Renyi orders that count, fixed in advance; by default the one that leaves most
-            room for Gaussian releases. Several orders share delta: the budget holds while one of
-            them fits.
+        orders: the Renyi orders that count, fixed in advance; by default two: the one that leaves
+            most room for Gaussian releases, and one at which pure losses add up by their epsilons.
+            Several orders share delta: the budget holds while one of them fits.
         adjacency: the relation that every loss must be for.
 
     **Guarantee**: whatever is released through :meth:`spend` is (epsilon, delta)-DP under
@@ -129,7 +130,11 @@ class PrivacyFilter:
 
     def _checked_orders(self, orders: Sequence[float] | None) -> Vector:
         if orders is None:
-            return np.array([best_order(self._epsilon, self._delta)])
+            share = self._delta / 2
+            if share == 0:  # of the smallest double, which no two can share
+                return np.array([best_order(self._epsilon, self._delta)])
+            # At the second one a pure loss costs its epsilon, and the budget is epsilon + share.
+            return np.unique([best_order(self._epsilon, share), min(1 / share, _LARGEST_ORDER)])
         return _checked_orders(orders)
 
     @property
@@ -345,7 +350,10 @@ def _divergences(loss: PrivacyLoss, orders: Vector) -> Vector:
     """Return upper bounds on the Renyi divergences of a loss."""
     if not loss.terms:
         return np.zeros(orders.size)
-    return np.array([max(loss.rdp(order), 0.0) * (1 + CUMULANT_ERROR) for order in orders.tolist()])
+    # No divergence exceeds the pure epsilon, which has no error that would have to be covered.
+    pure = loss.epsilon(delta=0.0)
+    found = (max(loss.rdp(order), 0.0) * (1 + CUMULANT_ERROR) for order in orders.tolist())
+    return np.array([min(one, pure) for one in found])
 
 
 def _rounded_up(total: Vector, costs: Vector) -> Vector:
