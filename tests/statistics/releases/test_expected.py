@@ -102,6 +102,17 @@ def test_bad_questions_are_refused(wanted, settings, words):
         expected_errors(wanted, epsilon=1.0, **settings)
 
 
+def test_statistics_are_checked_as_those_of_a_release():
+    # Of two with one name, one was dropped without a word, and its budget shared all the same.
+    with pytest.raises(ValueError, match="different names, got 'count' twice"):
+        expected_errors([Count(), Count()], epsilon=1.0, records=9)
+    for wanted in ([], None, ["count"]):
+        with pytest.raises(TypeError, match="statistics must be a list"):
+            expected_errors(wanted, epsilon=1.0, records=9)
+    for one in (Count(), (count for count in [Count()])):
+        assert expected_errors(one, epsilon=1.0, records=9)["count"] > 0
+
+
 def test_columns_are_checked_without_a_look_at_records(table):
     check_columns(table, [*FIXED, *OTHERS])
     with pytest.raises(ValueError, match="no column 'z'"):

@@ -30,6 +30,7 @@ from taut.statistics._releases.parts import (
     Part,
     QuantilesPart,
     SumsPart,
+    checked_statistics,
     parts_of,
 )
 from taut.statistics._releases.planning import design_for
@@ -122,7 +123,8 @@ def expected_errors(
     **Guarantee**: no data are touched; `Expected.promise` is what the release will promise.
 
     Raises:
-        ValueError: for parameters out of range.
+        ValueError: for parameters out of range, and two statistics of one name.
+        TypeError: if there are no statistics.
         AdjacencyMismatch: for another relation.
 
     Example:
@@ -137,7 +139,8 @@ def expected_errors(
         raise AdjacencyMismatch(
             f"adjacency must be 'add_remove' or 'replace', got {str(relation)!r}"
         )
-    parts = parts_of(tuple(statistics), relation)
+    wanted = checked_statistics(statistics)
+    parts = parts_of(wanted, relation)
     if not parts:
         raise ValueError("statistics must hold more than a count, which is public for 'replace'")
     design = design_for(parts, validate.positive(epsilon=epsilon), validate.below_one(delta=delta))
@@ -147,7 +150,7 @@ def expected_errors(
         for part, deviations in _apart(group, mechanism):
             assumed = _Assumed(whole, relation, deviations, mechanism, promise)
             found |= assumed.estimates(part)
-    ordered = {one.name: found[one.name] for one in statistics}
+    ordered = {one.name: found[one.name] for one in wanted}
     errors = {
         name: np.asarray(one.standard_error if isinstance(one, Estimate) else one)
         for name, one in ordered.items()
@@ -156,7 +159,7 @@ def expected_errors(
         name: tuple(row[0] for row in one.rows()) if isinstance(one, Estimate) else ()
         for name, one in ordered.items()
     }
-    for one in statistics:
+    for one in wanted:
         if isinstance(one, Quantiles):
             labels[one.name] = tuple(f"{float(share):.4g}" for share in one.fractions)
     return Expected(whole, errors, labels, promise, design.shares, design.rule)

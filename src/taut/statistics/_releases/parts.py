@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting import Adjacency
 from taut.noise import Box, Histogram, L1Ball, NoiseMechanism, SensitivitySet, Source, recommend
@@ -31,6 +32,7 @@ __all__ = [
     "Part",
     "QuantilesPart",
     "SumsPart",
+    "checked_statistics",
     "parts_of",
 ]
 
@@ -236,6 +238,27 @@ class QuantilesPart(Part):
     def _tree(self, epsilon: float, *, concentrated: bool) -> QuantileTree:
         shares = self.statistic.fractions
         return quantile_tree(shares, epsilon, self.adjacency, concentrated=concentrated)
+
+
+def checked_statistics(statistics: Sequence[Statistic]) -> tuple[Statistic, ...]:
+    """Return the statistics of a release; one alone may stand for a list of one.
+
+    Raises:
+        TypeError: if there are none, or other things among them.
+        ValueError: if two have the same name.
+    """
+    given = statistics if isinstance(statistics, Iterable) else (statistics,)
+    wanted = tuple(given)
+    if not wanted or not all(isinstance(one, Statistic) for one in wanted):
+        raise validate.WrongType(
+            "statistics must be a list of some, such as [Count(), Mean('age', (18, 90))], "
+            f"got {validate.told(statistics)}; the table comes first"
+        )
+    names = [one.name for one in wanted]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"statistics must have different names, got {twice!r} twice; give name=")
+    return wanted
 
 
 def parts_of(statistics: Sequence[Statistic], adjacency: Adjacency) -> tuple[Part, ...]:

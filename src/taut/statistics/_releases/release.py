@@ -38,6 +38,7 @@ from taut.statistics._releases.parts import (
     Part,
     QuantilesPart,
     SumsPart,
+    checked_statistics,
     parts_of,
 )
 from taut.statistics._releases.planning import design_for
@@ -103,7 +104,7 @@ def release(
         >>> list(found), found.loss.epsilon(delta=0) <= 1.0
         (['mean of age', 'quantiles of age'], True)
     """
-    wanted = _checked(statistics)
+    wanted = checked_statistics(statistics)
     relation, public = _relation(adjacency, records)
     epsilon, delta = validate.positive(epsilon=epsilon), validate.below_one(delta=delta)
     table = Table.open(data)
@@ -148,7 +149,7 @@ def check_columns(data: Any, statistics: Sequence[Statistic]) -> None:
         Traceback (most recent call last):
         ValueError: the table has no column 'age'; did you mean 'agee'?
     """
-    _Exact(Table.open(data), parts_of(_checked(statistics), Adjacency.ADD_REMOVE))
+    _Exact(Table.open(data), parts_of(checked_statistics(statistics), Adjacency.ADD_REMOVE))
 
 
 class _Exact:
@@ -295,20 +296,6 @@ def _sums_of(drawn: _Drawn, public: int | None) -> NoisySums | None:
         if isinstance(part, SumsPart):
             return NoisySums(part.coordinates, values, deviations, public, mechanism)
     return None
-
-
-def _checked(statistics: Sequence[Statistic]) -> tuple[Statistic, ...]:
-    given = (statistics,) if isinstance(statistics, Statistic) else tuple(statistics)
-    if not given or not all(isinstance(one, Statistic) for one in given):
-        raise validate.WrongType(
-            "statistics must be a list of some, such as [Count(), Mean('age', (18, 90))], "
-            f"got {validate.told(statistics)}; the table comes first"
-        )
-    names = [one.name for one in given]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"statistics must have different names, got {twice!r} twice; give name=")
-    return given
 
 
 def _relation(adjacency: Adjacency | str, records: int | None) -> tuple[Adjacency, int | None]:
