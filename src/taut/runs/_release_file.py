@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -257,7 +257,8 @@ class _Public:
     def bounds_of(self, column: object) -> tuple[float, float]:
         """Return the bounds of a column, or say how to give them."""
         if not isinstance(column, str):
-            raise ValueError(f"of must be the name of a column, got {column!r}")
+            remedy = _in_section("bounds", self.bounds)
+            raise ValueError(f"of must be the name of a column, got {column!r}{remedy}")
         if column not in self.bounds:
             raise ValueError(
                 f"column {column!r} has no bounds{did_you_mean(column, self.bounds)}; add "
@@ -267,6 +268,8 @@ class _Public:
 
     def cells_of(self, names: str | list[Any] | None) -> list[Categories | Intervals]:
         """Return cells by name, or say how to give them."""
+        if names is None:
+            raise ValueError(f"by must name cells, got None{_in_section('cells', self.cells)}")
         found = []
         for name in _listed(names, "by"):
             if not isinstance(name, str) or name not in self.cells:
@@ -324,6 +327,11 @@ def _cell(name: str, given: object) -> Categories | Intervals:
         return Categories(column, _listed(described["labels"], "labels"), other=other)
     except ValueError as error:
         raise ValueError(f"[cells] {error}") from None
+
+
+def _in_section(section: str, names: Iterable[str]) -> str:
+    shown = ", ".join(map(repr, names))
+    return f"; [{section}] has {shown}" if shown else f"; add it to [{section}]"
 
 
 def _listed(given: object, what: str) -> list[Any]:

@@ -132,6 +132,7 @@ def test_mistakes_with_ledgers_are_explained_and_spend_nothing(run, refusal, fil
     assert "--budget-epsilon and --budget-delta" in refusal(f"release {line} --ledger {ledger}")
     assert "name its file" in refusal(f"release {line} --budget-epsilon 1")
     assert "spends nothing" in refusal(f"release {line} --dry-run --ledger {ledger}")
+    assert "leave --out out" in refusal(f"release {line} --dry-run --out {ledger}")
     assert not ledger.exists()
     asked = "--budget-epsilon 9 --budget-delta 1e-6"
     assert run(f"release {line} --ledger {ledger} {asked}").exit_code == 0

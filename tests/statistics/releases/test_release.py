@@ -236,7 +236,7 @@ def test_what_is_refused(wanted, settings, error, match):
         (lambda: Quantiles("age", [0.5, 1.0], AGE), "between 0 and 1"),
         (lambda: Quantiles("age", [0.5, math.nan], AGE), "finite"),
         (lambda: Quantiles("age", [0.5, 0.25], AGE), "increase"),
-        (lambda: Quantiles("age", [1e-9], AGE), "increase"),
+        (lambda: Quantiles("age", [1e-9], AGE), "lie between 0.001 and 0.999 and increase"),
         (lambda: Quantiles("age", [0.5], AGE, step=0.1), "power of two"),
     ],
 )

@@ -102,6 +102,13 @@ def test_what_is_refused(call, match):
         call()
 
 
+def test_what_is_neither_a_table_nor_an_array_is_not_said_to_have_columns():
+    with pytest.raises(TypeError, match="data must be a table of"):
+        mean((age for age in AGES), bounds=RANGE, epsilon=1.0)
+    with pytest.raises(ValueError, match=r"Table.open\(matrix, columns="):
+        mean(np.zeros((3, 2)), bounds=RANGE, epsilon=1.0)
+
+
 class TestEstimatedBounds:
     def test_lie_around_the_bulk(self):
         rng = np.random.default_rng(0)

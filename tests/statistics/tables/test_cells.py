@@ -115,6 +115,12 @@ def test_bad_labels_are_refused(labels, words):
         Categories("region", labels)
 
 
+@pytest.mark.parametrize("labels", [10, None])
+def test_a_number_of_cells_is_no_list_of_labels(labels):
+    with pytest.raises(TypeError, match=r"must be a list, got .*take Intervals"):
+        Categories("region", labels)
+
+
 @pytest.mark.parametrize("ends", [[1], [1, 0], [0, 0], [0, math.nan], [-math.inf, math.inf]])
 def test_bad_edges_are_refused(ends):
     with pytest.raises(ValueError, match="edges of column 'x'"):

@@ -69,6 +69,8 @@ def release(
         promise = (budget_epsilon, budget_delta)
         if dry_run:
             refuse_budgets(ledger, promise)
+            if out is not None:
+                raise ValueError("a dry run has no results; leave --out out")
             _print_expected(config, table, records, as_json=json)
             return
         if table is None:

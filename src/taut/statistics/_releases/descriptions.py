@@ -359,7 +359,8 @@ class Quantiles(Statistic):
         exact = self.fractions
         if any(not 0 < share < 1 for share in exact) or any(np.diff(np.array(exact)) <= 0):
             raise ValueError(
-                f"shares must increase, by a thousandth at least, got {list(shares)!r}"
+                "shares must lie between 0.001 and 0.999 and increase, by a thousandth at least, "
+                f"got {list(shares)!r}"
             )
         object.__setattr__(self, "bounds", checked_bounds(self.column, self.bounds))
         self.grid  # noqa: B018  # a step that does not fit is refused here

@@ -272,9 +272,11 @@ def column_of(data: Any, column: str | None) -> tuple[Any, str]:
 
     Raises:
         ValueError: if a column is named of an array, or none of a table.
+        TypeError: if data are neither.
     """
     if _has_columns(data):
         if column is None:
+            Table.open(data)  # a generator, or a matrix, has no columns with names
             raise ValueError("column must be named, as the data have columns")
         return data, column
     if column is not None:

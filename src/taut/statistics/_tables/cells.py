@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from taut._base import validate
 from taut._base.arrays import Vector, numbers_in_a_row
 from taut.statistics._tables.clipped_column import checked_name
 from taut.statistics._tables.interval_search import IntervalSearch
@@ -42,6 +43,7 @@ class Categories:
 
     Raises:
         ValueError: if a label occurs twice, or labels are of different types.
+        TypeError: if labels are no list.
 
     Example:
         >>> from taut.statistics import Categories
@@ -184,6 +186,11 @@ Cells: TypeAlias = Categories | Intervals
 def _checked_labels(name: str, labels: Iterable[Label]) -> tuple[Label, ...]:
     if isinstance(labels, str):
         raise ValueError(f"labels of column {name!r} must be a list, got the text {labels!r}")
+    if not isinstance(labels, Iterable):  # a number of cells, as of other libraries
+        raise validate.WrongType(
+            f"labels of column {name!r} must be a list, got {validate.told(labels)}; for cells of "
+            "numbers take Intervals"
+        )
     found = tuple(entry.item() if isinstance(entry, np.generic) else entry for entry in labels)
     kinds = {type(label) for label in found}
     if len(kinds) != 1 or not kinds <= {str, int, bool}:
