@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,9 +36,12 @@ def text_of_file(path: Path, content: str) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a text file all or not at all."""
+    """Write a text file all or not at all; who may read and write it stays as it was."""
     temporary = path.with_name(path.name + ".part")
+    temporary.unlink(missing_ok=True)  # of a killed process, whose permissions may be others
     with temporary.open("w", encoding="utf-8") as file:
+        if path.exists():
+            shutil.copymode(path, temporary)
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

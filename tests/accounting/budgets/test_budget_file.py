@@ -118,6 +118,18 @@ def test_a_second_name_that_spending_would_part_is_refused(budget, tmp_path):
     budget.spend(LOSS)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+def test_a_budget_of_a_group_can_be_spent_by_all_of_it(tmp_path):
+    # The lock could be opened by those alone who had made it.
+    usual = os.umask(0o002)
+    try:
+        budget = BudgetFile.create(tmp_path / "budget.json", epsilon=2.0, delta=1e-6)
+        budget.spend(LOSS)
+    finally:
+        os.umask(usual)
+    assert {one.stat().st_mode & 0o777 for one in tmp_path.iterdir()} == {0o664}
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes are those of POSIX")
 def test_pipes_and_directories_hold_no_budget(tmp_path):
     os.mkfifo(tmp_path / "pipe")

@@ -163,7 +163,7 @@ class BudgetFile:
 def _held(path: Path) -> Iterator[None]:
     """Have a budget to oneself; the lock ends with the process, however that ends."""
     # Never removed: a file of that name made anew would be another lock.
-    file = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    file = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o666)
     try:
         until = time.monotonic() + _PATIENCE
         while not lock(file):
