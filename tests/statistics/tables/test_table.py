@@ -166,6 +166,14 @@ def test_masked_entries_are_missing():
     np.testing.assert_array_equal(doubles(Table.open({"x": column}), "x"), [1.0, np.nan])
 
 
+def test_masked_entries_of_a_list_are_missing():
+    # NumPy hands over a zero for each of them.
+    masked = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False])
+    table = Table.open({"x": list(masked), "y": [np.ma.array(5, mask=True), 5, np.float64(5)]})
+    np.testing.assert_array_equal(doubles(table, "x"), [1.0, np.nan, 3.0])
+    np.testing.assert_array_equal(doubles(table, "y"), [np.nan, 5.0, 5.0])
+
+
 def test_matrix_has_the_columns_that_are_named():
     table = Table.open(np.array([[1.0, 2.0], [3.0, 4.0]]), columns=["x", "y"])
     assert doubles(table, "y").tolist() == [2.0, 4.0]

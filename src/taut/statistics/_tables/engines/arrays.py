@@ -109,8 +109,14 @@ def _array(name: str, column: Any) -> NDArray[Any]:
     found = np.empty(len(entries), dtype=object)
     for i, entry in enumerate(entries):  # one by one: an entry that is a list is no second axis
         has_no_axis = getattr(entry, "ndim", None) == 0 and hasattr(entry, "item")
-        found[i] = entry.item() if has_no_axis else entry
+        found[i] = _scalar(entry) if has_no_axis else entry
     return found
+
+
+def _scalar(entry: Any) -> Any:
+    """Return the only entry of an array without axes; what is under a mask is missing, not zero."""
+    is_missing = isinstance(entry, np.ma.MaskedArray) and np.ma.is_masked(entry)
+    return None if is_missing else entry.item()
 
 
 def _entries(column: Any) -> list[Any]:
