@@ -336,6 +336,27 @@ def test_errors_of_an_engine_are_not_quoted(engine):
         assert refusal.value.__context__ is None
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1, 10**15 + 12345], pa.timestamp("s")),
+        pa.Array.from_buffers(
+            pa.string(), 1, [None, *map(pa.py_buffer, (b"\0" * 4 + b"\3\0\0\0", b"a\xffb"))]
+        ),
+        dd.from_pandas(pd.DataFrame({"x": ["1", "secret"]}), npartitions=1)["x"].map_partitions(
+            lambda part: part.astype(float), meta=("x", float)
+        ),
+    ],
+    ids=["of dates", "of texts", "of Dask"],
+)
+def test_errors_of_a_column_by_itself_are_not_quoted(column):
+    with pytest.raises(ValueError, match=r"could not read the table \(") as caught:
+        Table.open({"x": column})
+    assert "secret" not in str(caught.value)
+    assert "xff" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_broken_file_is_refused_without_its_content(tmp_path, suffix):
     path = tmp_path / f"t{suffix}"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from taut.statistics._tables.batch import Batch
 from taut.statistics._tables.clipped_column import checked_name
-from taut.statistics._tables.engines.source import ColumnType, Kind, Source
+from taut.statistics._tables.engines.source import ColumnType, Kind, Source, silently
 
 __all__ = ["Arrays", "of_matrix"]
 
@@ -100,11 +100,16 @@ def _array(name: str, column: Any) -> NDArray[Any]:
         raise ValueError(
             f"column {name!r} must be a vector or a list, got the type {type(column).__name__}"
         )
+    # Columns of other libraries are read here, and what those say of an error may quote records.
     if not _has_entries(column):
-        return np.asanyarray(column)
+        return silently("NumPy", lambda: np.asanyarray(column))
     axes = getattr(column, "ndim", 1)  # of a tensor
     if axes != 1:
         raise ValueError(f"column {name!r} must be a vector, got {axes} axes")
+    return silently("NumPy", lambda: _objects(column))
+
+
+def _objects(column: Any) -> NDArray[Any]:
     entries = _entries(column)
     found = np.empty(len(entries), dtype=object)
     for i, entry in enumerate(entries):  # one by one: an entry that is a list is no second axis
