@@ -190,3 +190,16 @@ def test_equal_statistics_are_released_again():
         cells = Categories("kind", ["a", "b"])
         wanted = [CellCounts(cells), GroupMeans("x", RANGE, by=KIND), Quantiles("x", [0.5], RANGE)]
         assert len(release(table([(0.0, "a")] * 9), wanted, epsilon=1.0)) == 3
+
+
+def test_an_interval_of_the_column_itself_leaves_out_missing_values(tmp_path):
+    # The documented way for a file, where nobody can filter: a plain mean is drawn to the middle.
+    path = tmp_path / "table.csv"
+    path.write_text("x\n" + "0.5\n\nnone\nnan\n" * 2_000)
+    known = Intervals("x", [-1, 3])
+    wanted = [GroupMeans("x", RANGE, by=known), CellCounts(known), Mean("x", RANGE)]
+    seeded = SeededForExperiments(seed=0)
+    means, counts, mean = release(path, wanted, epsilon=5.0, generator=seeded).estimates
+    assert means.value[0] == pytest.approx(0.5, abs=0.05)
+    assert counts.value[0] == pytest.approx(2_000, abs=20)
+    assert mean.value == pytest.approx(0.875, abs=0.05)
