@@ -446,7 +446,7 @@ def test_no_record_decides_how_a_part_of_dask_is_read():
 
 
 def test_columns_need_names():
-    with pytest.raises(ValueError, match="must be a text, got 0"):
+    with pytest.raises(ValueError, match=r"must be a text, got 0; rename it, in pandas with"):
         Table.open(pd.DataFrame([[1.0]]))
 
 

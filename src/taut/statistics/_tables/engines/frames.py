@@ -97,10 +97,13 @@ def _types(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> dict[str, ColumnType
     native = _native_types(frame)
     is_typed = frame.implementation.is_polars() or frame.implementation.is_duckdb()
     entries = Kind.TEXT if is_typed else Kind.ENTRIES
-    return {
-        checked_name(name): _column_type(dtype, native.get(name, ""), entries)
-        for name, dtype in frame.collect_schema().items()
-    }
+    schema = frame.collect_schema()
+    try:
+        names = [checked_name(name) for name in schema]
+    except ValueError as error:  # pandas numbers columns that were given no name
+        remedy = "rename it, in pandas with table.columns = ['age', ...]"
+        raise ValueError(f"{error}; {remedy}") from None
+    return {name: _column_type(schema[name], native.get(name, ""), entries) for name in names}
 
 
 def _native_types(frame: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> dict[str, str]:
