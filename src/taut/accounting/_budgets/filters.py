@@ -40,7 +40,7 @@ __all__ = ["PrivacyFilter", "PrivacyOdometer", "Remaining"]
 SCHEMA = "taut.privacy-filter/1"
 _MOST_EPSILON = 1e100  # of a budget: squares of what it allows are doubles
 
-_LARGEST_ORDER = 1e100  # beyond it divergences are those of infinite order
+_HIGHEST_ORDER = 1e100  # beyond it divergences are those of infinite order
 # Any orders are sound. They share delta, which costs each log(10) / (order - 1). Spaced by a factor
 # of two, one is near the best for small and for large epsilons.
 _ODOMETER_ORDERS = (1.5, 2.0, 3.0, 5.0, 9.0, 17.0, 33.0, 65.0, 129.0, 257.0)
@@ -134,7 +134,7 @@ class PrivacyFilter:
             if share == 0:  # of the smallest double, which no two can share
                 return np.array([best_order(self._epsilon, self._delta)])
             # At the second one a pure loss costs its epsilon, and the budget is epsilon + share.
-            return np.unique([best_order(self._epsilon, share), min(1 / share, _LARGEST_ORDER)])
+            return np.unique([best_order(self._epsilon, share), min(1 / share, _HIGHEST_ORDER)])
         return _checked_orders(orders)
 
     @property
