@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from taut.audit import replay, verify_statement
-from taut.errors import BudgetExceeded
+from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.estimators._contract.estimator import PrivateEstimator
 from taut.noise import SeededForExperiments
 
@@ -320,6 +320,34 @@ def test_arguments_of_which_nothing_can_come_are_refused_before_the_ledger_pays(
         with pytest.raises(ValueError, match=f"{argument}|bounds must be of sizes"):
             fitted(name, *data(), ledger=budget, **change)
         assert not budget.spent
+
+
+WIDE = [("PrivateKMeans", {}), ("PrivatePCA", {}), ("PrivateLinearRegression", {"method": "ssp"})]
+
+
+@pytest.mark.parametrize(("name", "settings"), WIDE)
+def test_too_many_columns_are_refused_before_the_ledger_pays(name, settings):
+    budget = Ledger(room=1)
+    with pytest.raises(ValueError, match="4096"):
+        fitted(name, np.zeros((4, 5000)), np.zeros(4), ledger=budget, **settings)
+    assert not budget.spent
+
+
+@pytest.mark.parametrize("method", ["ops_balanced", "ada_ops", "ops_ptr"])
+def test_posterior_samples_refuse_too_many_columns_before_the_ledger_pays(method):
+    budget, rows = Ledger(room=1), np.zeros((4, 512))
+    settings = {"method": method, "adjacency": "replace", "public_data": (rows, rows[:, 0])}
+    with pytest.raises(ValueError, match="512 features, got 513"):
+        fitted("PrivateLinearRegression", rows, rows[:, 0], ledger=budget, **settings)
+    assert not budget.spent
+
+
+def test_clusters_refuse_widths_too_far_apart_before_the_ledger_pays():
+    budget, (rows, labels) = Ledger(room=1), data()
+    far = ([0.0, 0.0, 0.0], [1e-140, 1.0, 1e140])
+    with pytest.raises(UnsoundConfiguration, match="too far apart"):
+        fitted("PrivateKMeans", rows, labels, bounds=far, ledger=budget)
+    assert not budget.spent
 
 
 @pytest.mark.parametrize("method", ["ops_balanced", "ada_ops", "ops_ptr"])

@@ -22,7 +22,15 @@ from taut.estimators._contract.estimator import (
 )
 from taut.estimators._contract.inputs import column_bounds, features, refuse_extras
 from taut.estimators._contract.row_wise import in_blocks, nearest, squared_distances
-from taut.noise import Box, RandomSource, Ranges, Source, optimal_gaussian
+from taut.noise import (
+    Box,
+    CentredRanges,
+    GaussianNoise,
+    RandomSource,
+    Ranges,
+    Source,
+    optimal_gaussian,
+)
 
 __all__ = ["PrivateKMeans"]
 
@@ -122,19 +130,18 @@ class PrivateKMeans(
         steps = validate.positive_integer(n_steps=self.n_steps)
         epsilon, delta = self._budget()
         mu = gaussian_mu(epsilon, delta) * _BELOW
-        self._begin(gaussian(1 / mu))
         middle, width = lower / 2 + upper / 2, upper / 2 - lower / 2
         longest = float(width.max())
         half = width / longest
+        seeding = self._seeding(clusters, half, epsilon, delta, mu * _BELOW)
+        noise = _noise_of_sums(half, mu * _BELOW * math.sqrt(_STEPS_SHARE / steps))
+        self._begin(gaussian(1 / mu))
         whole = np.isfinite(table).all(axis=1)
         rows = (np.clip(table[whole], lower, upper) - middle) / longest
         rows = np.clip(rows, -half, half)
-        centres = self._seeding(clusters, half, epsilon, delta, mu * _BELOW).seeds(
-            rows, self.generator
-        )
-        share = mu * _BELOW * math.sqrt(_STEPS_SHARE / steps)
+        centres = seeding.seeds(rows, self.generator)
         for _ in range(steps):
-            centres = self._step(rows, centres, half, share)
+            centres = self._step(rows, centres, half, noise)
         self.cluster_centers_: Matrix = middle + longest * centres
         return self
 
@@ -189,13 +196,9 @@ class PrivateKMeans(
         spent = mu * math.sqrt(_DIRECTIONS_SHARE)
         return Seeding(clusters, half, moments.at(spent), mu * math.sqrt(_SEEDS_SHARE))
 
-    def _step(self, rows: Matrix, centres: Matrix, half: Vector, mu: float) -> Matrix:
+    def _step(self, rows: Matrix, centres: Matrix, half: Vector, noise: GaussianNoise) -> Matrix:
         """Return the noisy means of clusters; those with too few records stay where they are."""
-        sums = Ranges(np.stack([-half, half], axis=1)).centred()
-        box = Box(sums.widths, source=Source.CLIPPED)
-        # Errors of means add up over columns; that of the count moves all of them.
-        weights = [float(half @ half), *np.ones(half.size)]
-        noise = optimal_gaussian(box, multiplier=1 / mu, weights=weights)
+        sums = _sums(half)
         clear = _CLEAR * float(noise.scales[1:].max())
         places = nearest(rows, centres)
         moved = centres.copy()
@@ -205,3 +208,19 @@ class PrivateKMeans(
             if released[0] > clear:
                 moved[place] = np.clip(released[1:] / released[0], -half, half)
         return moved
+
+
+def _sums(half: Vector) -> CentredRanges:
+    """Return what is summed of a cluster: ones, and rows within their half widths."""
+    return Ranges(np.stack([-half, half], axis=1)).centred()
+
+
+def _noise_of_sums(half: Vector, mu: float) -> GaussianNoise:
+    """Return the noise of one step: errors of means add up, and that of the count moves them all.
+
+    Raises:
+        UnsoundConfiguration: for widths too far apart for floating point.
+    """
+    box = Box(_sums(half).widths, source=Source.CLIPPED)
+    weights = [float(half @ half), *np.ones(half.size)]
+    return optimal_gaussian(box, multiplier=1 / mu, weights=weights)

@@ -23,7 +23,15 @@ from taut._base.arrays import Matrix, Vector
 from taut.errors import UnsoundConfiguration
 from taut.noise import exact_moments
 
-__all__ = ["LARGEST_SIZE", "Equations", "Ridge", "check_penalties", "equations_of", "precisely"]
+__all__ = [
+    "LARGEST_SIZE",
+    "Equations",
+    "Ridge",
+    "check_penalties",
+    "check_size",
+    "equations_of",
+    "precisely",
+]
 
 _CONTEXT = decimal.Context(
     prec=200, rounding=decimal.ROUND_HALF_EVEN, Emin=-(10**6), Emax=10**6, traps=[]
@@ -165,11 +173,7 @@ def equations_of(
         penalties: weights of a public penalty on the squares of coefficients, one per feature, in
             squares of ``row_clip``.
     """
-    if not 1 <= features <= LARGEST_SIZE:
-        raise ValueError(
-            f"posterior sampling takes 1 to {LARGEST_SIZE} features, got {features}; use another "
-            "method"
-        )
+    check_size(features)
     sums = exact_moments(blocks, (features, 1), (row_clip, target_clip))
     x, y = Fraction(row_clip), Fraction(target_clip)
     gram = sums[:features, :features] / (x * x)
@@ -177,6 +181,15 @@ def equations_of(
     for i, penalty in enumerate(penalties):
         gram[i, i] += Fraction(penalty)
     return Equations(gram, sums[:features, features] / (x * y))
+
+
+def check_size(features: int) -> None:
+    """Refuse more features than the error bounds count on."""
+    if not 1 <= features <= LARGEST_SIZE:
+        raise ValueError(
+            f"posterior sampling takes 1 to {LARGEST_SIZE} features, got {features}; use another "
+            "method"
+        )
 
 
 def check_penalties(penalties: Sequence[float]) -> None:

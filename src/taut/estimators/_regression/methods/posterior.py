@@ -20,7 +20,12 @@ from taut.estimators._posterior.adaptive import (
     sampled_with,
 )
 from taut.estimators._posterior.bounds import LARGEST_EPSILON, largest_growth
-from taut.estimators._posterior.equations import Equations, check_penalties, equations_of
+from taut.estimators._posterior.equations import (
+    Equations,
+    check_penalties,
+    check_size,
+    equations_of,
+)
 from taut.estimators._posterior.release import RidgePosterior, drawn, ridge_posterior
 from taut.estimators._posterior.tuned import SearchBudget, best_sample, search_budget
 from taut.estimators._regression.method import Fit
@@ -152,7 +157,7 @@ def ops_balanced(setting: Setting, epsilon: float, delta: float) -> BalancedPost
             "method='ops_balanced' needs a public number of records, which bounds the length of "
             "the solution: take adjacency='replace', or method='ada_ops'"
         )
-    check_penalties(_penalties(setting))
+    _check(setting)
     posterior = ridge_posterior(
         row_clip=_length(setting),
         target_clip=1.0,
@@ -171,7 +176,7 @@ def ada_ops(setting: Setting, epsilon: float, delta: float) -> AdaptivePosterior
     Raises:
         InfeasibleBudget: if its part for the sample keeps no promise, whatever is released first.
     """
-    check_penalties(_penalties(setting))
+    _check(setting)
     relation = setting.adjacency
     spent = budget(epsilon, delta, relation, 2)
     largest_growth(epsilon=spent.epsilon, delta=spent.delta, relation=relation)
@@ -185,7 +190,7 @@ def ops_ptr(setting: Setting, epsilon: float, delta: float) -> TestedPosterior:
         ValueError: if there are no public records.
     """
     _public(setting)
-    check_penalties(_penalties(setting))
+    _check(setting)
     loss = approximate(epsilon, delta, adjacency=setting.adjacency)
     return TestedPosterior(setting, search_budget(epsilon, delta, setting.adjacency), loss, delta)
 
@@ -197,6 +202,12 @@ def _public(setting: Setting) -> Matrix:
             "samples on them, and on private records a comparison would cost as much again"
         )
     return setting.public
+
+
+def _check(setting: Setting) -> None:
+    """Refuse what no sample is drawn for, before anybody pays."""
+    check_size(setting.columns)
+    check_penalties(_penalties(setting))
 
 
 def _length(setting: Setting) -> float:
