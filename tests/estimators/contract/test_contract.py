@@ -96,6 +96,34 @@ def test_broken_rows_raise_no_warning_and_leave_finite_results(name):
         assert finite(fitted(name, rows, labels))
 
 
+def signalling_nan(records):
+    """Return a column of ones with one signalling NaN, of which a subtraction warns."""
+    column = np.ones(records)
+    column.view(np.uint64)[3] = 0x7FF0_0000_0000_0001
+    return column
+
+
+def test_nan_that_signals_raises_no_warning(name):
+    rows, labels = data()
+    rows[:, 0] = signalling_nan(len(rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted(name, rows, labels)
+        if is_regressor(example(name)):
+            fitted(name, data()[0], signalling_nan(len(rows)))
+
+
+def test_records_raise_nothing_where_errors_of_numpy_are_raised(name):
+    rows, labels = data()
+    rows[: len(EXTREME), 0] = EXTREME
+    rows[-1] = 1e-308
+    with np.errstate(all="raise"):
+        estimator = fitted(name, rows, labels)
+        for answer in ANSWERS:
+            if hasattr(estimator, answer):
+                getattr(estimator, answer)(rows)
+
+
 def test_all_rows_broken(name):
     rows, labels = data()
     assert finite(fitted(name, np.full_like(rows, np.nan), labels))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from taut._base import validate
@@ -19,10 +20,11 @@ _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 
 
 def whole_or_nothing(fit: _Fit) -> _Fit:
-    """Return a fit that leaves an estimator as it was where it raises.
+    """Return a fit that leaves an estimator as it was where it raises, and is silent otherwise.
 
     A budget that is exhausted, or an interrupt, must not leave the columns or the loss of one fit
-    beside the coefficients of another.
+    beside the coefficients of another. What NumPy says of an operation, whether it warns or, where
+    people ask for that, raises, would tell of a record.
 
     Args:
         fit: method that sets attributes.
@@ -32,7 +34,8 @@ def whole_or_nothing(fit: _Fit) -> _Fit:
     def guarded(self: PrivateEstimator, *args: Any, **kwargs: Any) -> Any:
         before = dict(vars(self))
         try:
-            return fit(self, *args, **kwargs)
+            with np.errstate(all="ignore"):
+                return fit(self, *args, **kwargs)
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
