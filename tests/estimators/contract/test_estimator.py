@@ -85,9 +85,10 @@ def test_targets_must_be_as_many_as_rows():
         features_and_targets(Fitted(), [[1.0]], [1.0, 2.0], numeric=False)
 
 
-@pytest.mark.parametrize("X", [np.zeros(4321), np.zeros((4321, 2)), np.zeros((4321, 2, 2))])
-def test_messages_about_shapes_do_not_tell_the_number_of_records(X):
-    with pytest.raises(ValueError, match=r"2D array|every row") as refusal:
+@pytest.mark.parametrize("shape", [(4321,), (4321, 2), (4321, 2, 2), (4321, 0)])
+def test_messages_about_shapes_do_not_tell_the_number_of_records(shape):
+    X = np.zeros(shape)
+    with pytest.raises(ValueError, match=r"2D array|every row|0 feature") as refusal:
         features_and_targets(Fitted(), X, np.zeros(4322), numeric=True)
     assert "432" not in str(refusal.value)
 

@@ -63,6 +63,11 @@ def features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Matrix:
             "per record: with array.reshape(-1, 1) for one column, with array.reshape(1, -1) for "
             "one record"
         )
+    if not entries.shape[1]:  # scikit-learn would add how many rows there are
+        raise ValueError(
+            "Found array with 0 feature(s) (shape=(, 0)) while a minimum of 1 is required by "
+            f"{type(estimator).__name__}"
+        )
     _note_columns(estimator, X, entries, reset=reset)
     finite = {"ensure_all_finite" if _RENAMED else "force_all_finite": False}
     table: Matrix = check_array(entries, dtype=np.float64, estimator=estimator, **finite)
