@@ -76,7 +76,14 @@ def test_labels_without_a_hash_are_no_class():
 
 @pytest.mark.parametrize(
     ("labels", "classes"),
-    [([0, 1], ["a", "b"]), (["a", "b"], [0, 1]), ([True], ["a", "b"]), ([b"a"], [0, 1])],
+    [
+        ([0, 1], ["a", "b"]),
+        (["a", "b"], [0, 1]),
+        ([True], ["a", "b"]),
+        ([b"a"], [0, 1]),
+        ([b"a"], ["a", "b"]),
+        (["a"], [b"a", b"b"]),
+    ],
 )
 def test_labels_that_no_class_can_equal_are_refused_by_their_type(labels, classes):
     with pytest.raises(ValueError, match=r"the type .* and classes have"):

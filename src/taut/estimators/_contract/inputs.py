@@ -40,7 +40,7 @@ __all__ = [
 _LARGEST = 1e150  # of bounds, and one over it the least width: squares stay floats
 _LARGEST_WEIGHT = 1e100  # of a penalty: products with squares of bounds stay floats
 _LARGEST_CUT = 1e30  # and one over it the least
-_NUMBERS = "biuf"  # kinds of arrays
+_KINDS = {**dict.fromkeys("biuf", "number"), **dict.fromkeys("UT", "text")}  # of arrays
 _RENAMED = tuple(int(part) for part in sklearn.__version__.split(".")[:2]) >= (1, 6)
 
 
@@ -121,16 +121,17 @@ def refuse_extras(estimator: BaseEstimator, extras: Mapping[str, object]) -> Non
 def refuse_other_labels(labels: NDArray[Any], classes: NDArray[Any]) -> None:
     """Refuse labels of a type that none of the classes has, by the types alone, whatever they hold.
 
-    Measurements are no classes; and where one is numbers and the other text, no record would count.
+    Measurements are no classes; and where one is numbers and the other text, or one is text and the
+    other bytes, no record would count.
     """
-    kinds = labels.dtype.kind, classes.dtype.kind
+    kinds = [_KINDS.get(array.dtype.kind, array.dtype.kind) for array in (labels, classes)]
     found = f"y has the type {labels.dtype} and classes have {classes.dtype}"
-    if kinds[0] == "f" and kinds[1] != "f":
+    if labels.dtype.kind == "f" and classes.dtype.kind != "f":
         raise ValueError(
             f"Unknown label type: continuous. {found}; convert y, for example with y.astype(int), "
             "or list classes as floats"
         )
-    if "O" not in kinds and ((kinds[0] in _NUMBERS) != (kinds[1] in _NUMBERS)):
+    if "O" not in kinds and kinds[0] != kinds[1]:
         raise ValueError(
             f"classes must be labels as they occur in y, but {found}, so that no record would have "
             "one; ensembles that number the labels of their parts ask for classes=[0, 1, ...]"
