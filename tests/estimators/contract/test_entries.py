@@ -1,6 +1,7 @@
 """Entries that are no numbers: neutralised, and never quoted."""
 
 import warnings
+from collections import UserList, deque
 from decimal import Decimal
 from fractions import Fraction
 
@@ -29,9 +30,25 @@ class HostileNumber(Fraction):
     __float__ = Hostile.__float__
 
 
+class Classless:
+    """An entry that raises when asked for its class, as references to what is gone do."""
+
+    @property
+    def __class__(self):
+        raise ReferenceError(SECRET)
+
+
+class HostileText(str):
+    """A text that will not be looked up."""
+
+    __slots__ = ()
+    __hash__ = Hostile.__float__
+
+
 # Entries of which a conversion as a whole would tell, by an error or a warning.
 ENTRIES = [SECRET, SECRET.encode(), None, 10**400, Fraction(10**400), Decimal("sNaN"), 1j, {}]
 ENTRIES += [np.complex64(1j), np.datetime64("2020-01-01"), [1.0, 2.0], Hostile(), HostileNumber(1)]
+ENTRIES += [HostileText("x")]
 
 
 @pytest.fixture(params=NAMES)
@@ -61,6 +78,12 @@ def test_entries_that_are_no_numbers_count_as_bad_rows(entry):
         assert not np.isfinite(found[1, 1])
         assert np.isfinite(found).sum() == rows.size - 1
         as_labels(with_entry(labels, entry), "y")
+
+
+def test_entries_that_have_no_class_count_as_bad_rows():
+    rows, labels = data(records=20)  # pytest shows parameters, and asks for their class
+    assert np.isnan(as_numbers(with_entry(rows, Classless()), "X")).sum() == 1
+    example("PrivateGaussianNB").fit(rows, with_entry(labels, Classless()))
 
 
 def test_fits_take_entries_that_are_no_numbers(name):
@@ -195,3 +218,51 @@ def test_predictions_do_not_quote_rows_either():
     fitted = example("PrivateElasticNet", passes=1).fit(rows, labels)
     assert is_regressor(fitted)
     assert np.isnan(fitted.predict(with_entry(rows, SECRET))[1])
+
+
+@pytest.mark.parametrize("kind", [deque, UserList])
+@pytest.mark.parametrize("entry", [SECRET, None, 2.5, [1.0, 2.0]])
+def test_one_entry_of_a_sequence_changes_no_other(kind, entry):
+    labels = [0, 1] * 5
+    changed = [*labels[:-1], entry]
+    assert as_labels(kind(changed), "y")[:-1].tolist() == labels[:-1]
+    assert as_labels(kind(changed), "y").dtype == as_labels(kind(labels), "y").dtype
+    assert as_targets(kind(changed), "y")[:-1].tolist() == labels[:-1]
+    if entry != [1.0, 2.0]:
+        rows = as_numbers(kind([[one] for one in changed]), "X")
+        assert rows[:-1, 0].tolist() == labels[:-1]
+
+
+def test_missing_labels_of_arrow_change_no_other():
+    arrow = pytest.importorskip("pyarrow")
+    whole, missing = (as_labels(arrow.array([0, 1, last]), "y") for last in (1, None))
+    assert whole[:2].tolist() == missing[:2].tolist()
+    assert whole.dtype == missing.dtype
+    rows, labels = data()
+    example("PrivateGaussianNB").fit(rows, arrow.array([None, *labels.tolist()[1:]]))
+
+
+@pytest.mark.parametrize("kind", ["category", "string", "str"])
+def test_targets_of_a_type_that_holds_no_numbers_are_refused(kind):
+    pandas = pytest.importorskip("pandas")
+    column = pandas.Series(["2020", "2021"] * 30).astype(kind)
+    if isinstance(column.dtype, np.dtype):
+        pytest.skip("a column of objects in this version of pandas")
+    said = refused(TypeError, "PrivateLasso", data()[0], column)
+    assert "a column of the type" in said
+    assert "2020" not in said
+
+
+def test_a_column_called_dtype_is_a_column():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"dtype": [1.5, 2.5]}, index=["string", "list"])
+    assert as_numbers(frame, "X").tolist() == [[1.5], [2.5]]
+
+
+def test_inverse_transform_takes_what_transform_takes():
+    rows, labels = data()
+    fitted = example("PrivatePCA").fit(rows, labels)
+    scores = fitted.transform(rows)
+    found = fitted.inverse_transform(with_entry(scores, SECRET))
+    assert np.isnan(found[1]).all()
+    assert found[2:].tolist() == fitted.inverse_transform(scores)[2:].tolist()

@@ -17,6 +17,7 @@ from taut.estimators._components.eigengap import eigengap_release
 from taut.estimators._components.entrywise import entrywise_moments
 from taut.estimators._components.moments import MomentsRelease, joint_moments
 from taut.estimators._components.spectrum import Spectrum, leading
+from taut.estimators._contract.entries import as_numbers
 from taut.estimators._contract.estimator import (
     Ledger,
     PrivateEstimator,
@@ -138,7 +139,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     def inverse_transform(self, X: Any) -> Matrix:
         """Return the rows that have given coordinates, in the space of the components."""
         check_is_fitted(self)
-        scores = real_numbers(np.asarray(X), "X")
+        scores = as_numbers(X, "X")
         if scores.ndim != 2 or scores.shape[1] != self.n_components_:
             raise ValueError(
                 f"X must have {self.n_components_} columns, one per component, "

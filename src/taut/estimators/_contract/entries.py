@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -37,6 +38,7 @@ def as_numbers(values: Any, name: str) -> NDArray[np.float64]:
         ValueError: for types that hold no numbers, by the type alone: complex numbers, text and
             times as the type of an array or of a column; and for ragged lists.
     """
+    values = _listed(values)
     _refuse_columns(values, name)
     array = _array(values, name)
     with np.errstate(all="ignore"):  # numbers wider than doubles may become infinite
@@ -63,6 +65,7 @@ def as_targets(values: Any, name: str) -> NDArray[np.float64]:
     Raises:
         ValueError: for types that hold no numbers, and for lists of lists.
     """
+    values = _listed(values)
     if not isinstance(values, list | tuple):
         return as_numbers(values, name)
     entries = _objects(values)
@@ -74,8 +77,8 @@ def as_targets(values: Any, name: str) -> NDArray[np.float64]:
 def as_labels(values: Any, name: str) -> NDArray[Any]:
     """Return an array of labels: of the type that they come in, or of objects.
 
-    Lists, and columns with types of pandas or Polars, are objects: converted, one label that is
-    missing or of another type would change the type of all.
+    Whatever is no array of NumPy is objects: converted, one label that is missing or of another
+    type would change the type of all.
 
     Args:
         values: labels, one per record.
@@ -84,12 +87,12 @@ def as_labels(values: Any, name: str) -> NDArray[Any]:
     Raises:
         ValueError: for complex numbers, by their type.
     """
+    values = _listed(values)
     if isinstance(values, list | tuple):
         return _objects(values)
     if np.ma.isMaskedArray(values):
         return _unmasked(values)
-    kind = getattr(values, "dtype", None)
-    foreign = kind is not None and not isinstance(kind, np.dtype)
+    foreign = not isinstance(getattr(values, "dtype", None), np.dtype)
     array = np.asarray(values, dtype=object) if foreign else np.asarray(values)
     if array.dtype.kind == "c":
         raise WrongType(f"Complex data not supported: {name} has the type {array.dtype}")
@@ -116,6 +119,12 @@ def in_a_row(array: NDArray[Any], name: str) -> NDArray[Any]:
     if array.ndim != 1:
         raise ValueError(f"{name} must have one entry per record, got {array.ndim} axes")
     return array
+
+
+def _listed(values: Any) -> Any:
+    """Return a list for sequences like one, such as a deque: every entry is read by itself."""
+    is_plain = isinstance(values, Sequence) and not isinstance(values, list | tuple | str | bytes)
+    return list(values) if is_plain and not hasattr(values, "__array__") else values
 
 
 def _array(values: Any, name: str) -> NDArray[Any]:
@@ -155,8 +164,11 @@ def _unmasked(values: Any) -> NDArray[Any]:
 
 
 def _refuse_columns(values: Any, name: str) -> None:
-    """Refuse columns of a data frame by their types."""
+    """Refuse columns of a data frame, or a single one, by their types."""
     types = list(getattr(values, "dtypes", ())) if getattr(values, "ndim", 2) == 2 else []
+    own = None if hasattr(values, "columns") else getattr(values, "dtype", None)
+    if not isinstance(own, np.dtype) and str(own).lower().startswith(_OTHER_TYPES):
+        raise WrongType(f"{name} must be real numbers, got a column of the type {own}")
     for column, kind in zip(getattr(values, "columns", ()), types, strict=False):
         if str(kind).lower().startswith(_OTHER_TYPES):
             raise WrongType(
@@ -178,10 +190,9 @@ def _objects(values: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
 
 def _double(entry: object) -> float:
     """Return an entry as a double, NaN if it is no number; none raises."""
-    if not isinstance(entry, Real | Decimal | str | bytes | np.bool_):
-        return math.nan
-    try:
-        return float(entry)
+    try:  # to ask some objects for their class raises, too
+        known = isinstance(entry, Real | Decimal | str | bytes | np.bool_)
+        return float(entry) if known else math.nan  # type: ignore[arg-type]
     except OverflowError:
         return math.inf  # of either sign: neither is finite
     except Exception:  # text that is no number, a signalling NaN, whatever numbers of users raise

@@ -65,11 +65,9 @@ def class_numbers(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
 
 def _place(label: object, places: Mapping[Any, int]) -> int:
     """Return the place of a label; one that cannot be looked up is no class, and raises nothing."""
-    if not isinstance(label, _PLAIN):
-        return OTHER
     try:
-        return places.get(label, OTHER)
-    except TypeError:  # rows of structured arrays have no hash
+        return places.get(label, OTHER) if isinstance(label, _PLAIN) else OTHER
+    except Exception:  # rows of structured arrays have no hash, and objects of users may raise
         return OTHER
 
 
