@@ -112,6 +112,7 @@ def test_nothing_is_said_where_nothing_is_known():
         _ = fitted(1, method="zero").coef_interval_
     with pytest.raises(ValueError, match="fit_intercept"):
         _ = fitted(1, fit_intercept=False).coef_interval_
+    assert not hasattr(fitted(1, method="zero"), "coef_interval_")
     assert fitted(1, fit_intercept=False, adjacency="replace").coef_interval_.shape == (5, 2)
     for level in (0.0, 1.0, 2.0):
         with pytest.raises(ValueError, match="level"):

@@ -32,6 +32,10 @@ from taut.noise import RandomSource
 __all__ = ["PrivateLinearRegression", "PrivateRidge"]
 
 
+class _NoInterval(ValueError, AttributeError):
+    """Nothing that was released has an interval, so that `hasattr` finds none."""
+
+
 class _PrivateRegression(LinearRegressor, PrivateEstimator):
     """What estimators of a linear model share: units, methods, and predictions."""
 
@@ -123,12 +127,12 @@ class _PrivateRegression(LinearRegressor, PrivateEstimator):
             raise ValueError(f"level must be between 0 and 1, got level={level!r}")
         made, setting, found = self._released
         if found.moments is None:
-            raise ValueError(
+            raise _NoInterval(
                 f"method must be one that releases moments, got {self.method_!r}: nothing tells "
                 "how uncertain its coefficients are"
             )
         if setting.records is None and not setting.intercept:
-            raise ValueError(
+            raise _NoInterval(
                 "fit_intercept must be True, or adjacency 'replace': the number of records is "
                 "neither public nor released otherwise"
             )
