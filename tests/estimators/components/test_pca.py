@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from estimators.contract.examples import peak_in_tables
 from sklearn.decomposition import PCA
 
 from taut.accounting import Adjacency, gaussian_mu
@@ -156,3 +157,11 @@ def test_entrywise_noise_has_no_proof_for_replacement():
 def test_wide_tables_are_refused_by_entrywise_noise():
     with pytest.raises(ValueError, match="512 columns"):
         entrywise_moments(513, 1.0, epsilon=1.0, delta=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("noise", "tables"), [("symmetric", 2.0), ("entrywise", 2.5), ("eigengap", 4.0)]
+)
+def test_fit_takes_few_copies_of_the_table(noise, tables):
+    pca = PrivatePCA(2, row_norm=5.0, mean=np.zeros(50), noise=noise)
+    assert peak_in_tables(pca) < tables

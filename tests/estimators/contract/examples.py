@@ -1,6 +1,7 @@
 """Every exported estimator with public parameters and data that suit it."""
 
 import inspect
+import tracemalloc
 
 import numpy as np
 
@@ -55,3 +56,15 @@ def data(records=60):
 def learned(estimator):
     """Return all that a fit has put into an estimator."""
     return {name: value for name, value in vars(estimator).items() if name.endswith("_")}
+
+
+def peak_in_tables(estimator):
+    """Return the most memory that a fit takes at once, in sizes of its table."""
+    rows = np.random.default_rng(5).normal(size=(40_000, 50))
+    labels = np.arange(len(rows)) % 2
+    estimator.fit(rows[:100], labels[:100])  # imports, and what is kept for later fits
+    tracemalloc.start()
+    estimator.fit(rows, labels)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / rows.nbytes

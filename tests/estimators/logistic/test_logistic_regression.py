@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from estimators.contract.examples import peak_in_tables
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
@@ -167,3 +168,7 @@ class TestArguments:
         )
         assert few[1] == 20
         assert many == (40.0, 100)
+
+
+def test_fit_takes_few_copies_of_the_table():
+    assert peak_in_tables(model(steps=2)) < 4

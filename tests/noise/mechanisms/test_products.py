@@ -1,6 +1,7 @@
 """Sums of products of two rows: exact, and no record longer than the noise allows."""
 
 import math
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -97,3 +98,21 @@ def test_rows_that_do_not_fit_are_refused():
         FixedRows([1.0, 2.0], 1.0)
     with pytest.raises(ValueError, match="clip"):
         FixedRows([[1.0]], 1e200)
+
+
+def test_rows_do_not_depend_on_how_many_are_clipped_together():
+    rows = RANDOM.standard_normal((3000, 200)) * 4
+    rows[[0, 1500, 2999], 7] = np.nan
+    whole = FixedRows(rows, 5.0).entries
+    parts = [FixedRows(rows[start : start + 7], 5.0).entries for start in (0, 1305, 1500, 2993)]
+    for start, part in zip((0, 1305, 1500, 2993), parts, strict=True):
+        assert np.array_equal(whole[start : start + 7], part)
+
+
+def test_clipping_takes_little_memory():
+    rows = RANDOM.standard_normal((40_000, 50))
+    tracemalloc.start()
+    FixedRows(rows, 5.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * rows.nbytes

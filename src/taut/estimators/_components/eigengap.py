@@ -19,7 +19,7 @@ from taut._base.arrays import Matrix
 from taut.accounting import Adjacency, PrivacyLoss, approximate, gaussian_mu
 from taut.estimators._components.moments import JointMoments, joint_moments
 from taut.estimators._components.spectrum import Spectrum, leading, with_signs
-from taut.estimators._contract.row_wise import projected
+from taut.estimators._contract.row_wise import in_blocks, projected
 from taut.noise import Box, L2Ball, NoiseMechanism, RandomSource, Source, optimal_gaussian
 
 __all__ = ["EigengapRelease", "eigengap_release", "projector_reach"]
@@ -149,10 +149,12 @@ class EigengapRelease:
 
     def _unit(self, rows: Matrix) -> Matrix:
         """Return rows of length one at most, cut towards zero to multiples of a quantum."""
-        finite = np.isfinite(rows).all(axis=1, keepdims=True)
-        clipped = L2Ball(self.columns, self.row_norm).clip(np.where(finite, rows, 0.0))
-        cut: Matrix = np.trunc(clipped / self.row_norm / _QUANTUM) * _QUANTUM
-        return cut
+        ball, unit, start = L2Ball(self.columns, self.row_norm), np.empty(rows.shape), 0
+        for block in in_blocks(rows):
+            clipped = ball.clip(block) / self.row_norm
+            unit[start : start + len(block)] = np.trunc(clipped / _QUANTUM) * _QUANTUM
+            start += len(block)
+        return unit
 
 
 def eigengap_release(

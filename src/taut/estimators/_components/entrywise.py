@@ -9,6 +9,7 @@ import numpy as np
 from taut._base.arrays import Matrix, Vector
 from taut.accounting import PrivacyLoss, gaussian_mu
 from taut.estimators._components.moments import NoisyMoments
+from taut.estimators._contract.row_wise import in_blocks
 from taut.noise import Box, L2Ball, NoiseMechanism, RandomSource, Source, optimal_gaussian
 
 __all__ = ["EntrywiseMoments", "entrywise_moments"]
@@ -43,10 +44,11 @@ class EntrywiseMoments:
 
     def release(self, rows: Matrix, source: RandomSource | None) -> NoisyMoments:
         """Return the moments of clipped rows, in the units of the data."""
-        finite = np.isfinite(rows).all(axis=1, keepdims=True)
-        whole = np.where(finite, rows, 0.0)
-        unit = L2Ball(self.columns, self.row_norm).clip(whole) / self.row_norm
-        released = self.mechanism.release([*self._sums(unit), float(finite.sum())], source)
+        ball, sums = L2Ball(self.columns, self.row_norm), np.zeros(self.widths.size)
+        for block in in_blocks(rows):
+            sums += self._sums(ball.clip(block) / self.row_norm)
+        finite = np.isfinite(rows).all(axis=1)
+        released = self.mechanism.release([*sums, float(finite.sum())], source)
         matrix = np.zeros((self.columns, self.columns))
         matrix[np.triu_indices(self.columns)] = released[:-1] * self.row_norm**2
         matrix = matrix + np.triu(matrix, 1).T

@@ -10,6 +10,7 @@ import numpy as np
 
 from taut._base.arrays import Matrix, Vector
 from taut.accounting import Adjacency, PrivacyLoss
+from taut.estimators._contract.row_wise import in_blocks
 from taut.noise import GaussianMoments, RandomSource, gaussian_moments
 
 __all__ = ["JointMoments", "MomentsRelease", "NoisyMoments", "joint_moments"]
@@ -80,7 +81,8 @@ class JointMoments:
 
     def release(self, rows: Matrix, source: RandomSource | None) -> NoisyMoments:
         """Return the moments of rows, clipped to the norm of the mechanism."""
-        released = self.mechanism.release(np.column_stack([rows, np.ones(len(rows))]), source)
+        blocks = (np.column_stack([block, np.ones(len(block))]) for block in in_blocks(rows))
+        released = self.mechanism.release_blocks(blocks, source)
         public = self.mechanism.adjacency is Adjacency.REPLACE
         count = float(len(rows)) if public else float(released[-1, -1])
         return NoisyMoments(released[:-1, :-1], released[:-1, -1], max(count, 1.0))

@@ -25,6 +25,7 @@ from taut.estimators._contract.inputs import (
 )
 from taut.estimators._contract.labels import class_numbers, public_classes
 from taut.estimators._contract.linear import LinearClassifier
+from taut.estimators._contract.row_wise import in_blocks
 from taut.estimators._logistic.gradient_descent import GradientDescent
 from taut.noise import L2Ball, RandomSource
 
@@ -172,7 +173,10 @@ class PrivateLogisticRegression(LinearClassifier, PrivateEstimator):
         length = math.hypot(1.0, constant)
         rows = np.empty((len(table), table.shape[1] + 1))
         rows[:, 0] = constant / length
-        clipped = L2Ball(table.shape[1], norm).clip(np.where(whole[:, None], table, 0.0))
-        np.multiply(clipped, 1 / (norm * length), out=rows[:, 1:])
+        ball, start = L2Ball(table.shape[1], norm), 0
+        for block in in_blocks(table):  # copies of the whole table would take many times its memory
+            part = slice(start, start + len(block))
+            np.multiply(ball.clip(block), 1 / (norm * length), out=rows[part, 1:])
+            start += len(block)
         rows[~whole] = 0.0
         return rows, (constant / length, 1 / length)

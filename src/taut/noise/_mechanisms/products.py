@@ -27,6 +27,7 @@ from taut.noise.recording import Release, released
 __all__ = ["FixedRows", "GaussianProducts"]
 
 _ROUNDED_UP = 1 + 1e-12  # of the length of a record in units of noise: a few products of doubles
+_CLIPPED_TOGETHER = 1 << 18  # entries: what is made of them stays in the cache
 _LARGEST_FACTOR = 1e100  # of clips, and one over it the least: their products stay floats
 
 
@@ -56,9 +57,14 @@ class FixedRows:
         table = real_numbers(rows, "rows")
         if table.ndim != 2:
             raise ValueError(f"rows must be a table, got shape {table.shape}")
-        clipped = L2Ball(table.shape[1], radius, source=Source.CLIPPED).clip(table)
-        with np.errstate(under="ignore"):  # no record may be told by a warning
-            entries = coarse(np.ldexp(clipped, -math.frexp(radius)[1]))
+        ball = L2Ball(table.shape[1], radius, source=Source.CLIPPED)
+        entries = np.empty(table.shape)
+        height = max(1, _CLIPPED_TOGETHER // max(table.shape[1], 1))
+        for start in range(0, len(table), height):
+            part = slice(start, start + height)
+            with np.errstate(under="ignore"):  # no record may be told by a warning
+                clipped = np.ldexp(ball.clip(table[part]), -math.frexp(radius)[1])
+            entries[part] = coarse(clipped)
         entries.setflags(write=False)
         object.__setattr__(self, "clip", radius)
         object.__setattr__(self, "entries", entries)
