@@ -1,13 +1,14 @@
 """What every exported estimator keeps, found by name: new ones are covered by construction."""
 
 import pickle
+import threading
 import warnings
 
 import numpy as np
 import pytest
 from estimators.contract.examples import COLUMNS, NAMES, data, example, learned, parameters
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -189,6 +190,31 @@ def test_ledger_pays_before_anything_is_released(name):
     with pytest.raises(BudgetExceeded):
         again.fit(*data())
     assert not learned(again).keys() & {"loss_", "promise_", "coef_", "mean_", "components_"}
+
+
+class OwnLedger:
+    """A ledger as somebody else may write one, of which copies would have budgets of their own."""
+
+    def __init__(self):
+        self.spent = []
+        self.lock = threading.Lock()
+
+    def spend(self, loss):
+        with self.lock:
+            self.spent.append(loss)
+
+
+def test_clones_spend_the_same_budget_whatever_keeps_it(name):
+    budget = OwnLedger()
+    estimator = example(name, ledger=budget)
+    if hasattr(estimator, "transform"):
+        estimator.set_output(transform="default")
+    assert clone(estimator).ledger is estimator.ledger is budget
+    assert clone(make_pipeline(estimator))[0].ledger is budget
+    assert vars(clone(estimator.fit(*data()))).keys() == vars(clone(estimator)).keys()
+    if hasattr(estimator, "score"):
+        cross_val_score(estimator, *data(), cv=3)
+        assert len(budget.spent) == 4
 
 
 class Interrupted(SeededForExperiments):

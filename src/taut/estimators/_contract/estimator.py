@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -75,6 +76,18 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     def _more_tags(self) -> dict[str, bool]:
         """Say the same to scikit-learn before 1.6."""
         return {"allow_nan": True, "non_deterministic": True, "poor_score": True}
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an estimator that is not fitted, and spends the same budget.
+
+        scikit-learn copies parameters that are no estimators: every copy of a ledger would have
+        the whole budget.
+        """
+        bare = copy.copy(self)
+        bare.ledger = None
+        clone: Self = super(PrivateEstimator, bare).__sklearn_clone__()
+        clone.ledger = self.ledger
+        return clone
 
     def _budget(self) -> tuple[float, float]:
         """Return epsilon and delta, checked."""
