@@ -1,5 +1,6 @@
 """Entries that are no numbers: neutralised, and never quoted."""
 
+import traceback
 import warnings
 from collections import UserList, deque
 from decimal import Decimal
@@ -57,10 +58,10 @@ def name(request):
 
 
 def refused(error, name, rows, labels):
-    """Return what a fit says when it refuses."""
+    """Return what a fit says when it refuses, with all that a traceback shows."""
     with pytest.raises(error) as caught:
         example(name).fit(rows, labels)
-    return str(caught.value)
+    return "".join(traceback.format_exception_only(caught.value)) + repr(caught.value.__context__)
 
 
 def with_entry(array, entry):
@@ -161,6 +162,11 @@ def test_shapes_and_types_are_refused_without_the_data(name, change):
         "ragged": [*rows.tolist(), [0.123456789]],
     }
     assert "0.1234" not in refused(ValueError, name, tables[change], labels)
+
+
+def test_ragged_lists_are_refused_without_the_number_of_rows(name):
+    rows, labels = data(records=4321)
+    assert "432" not in refused(ValueError, name, [*rows.tolist(), [1.0]], [*labels, 1])
 
 
 def test_complex_targets_are_refused_without_the_data(name):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -131,7 +132,7 @@ def _array(values: Any, name: str) -> NDArray[Any]:
     """Return an array of numbers, or of objects where entries differ."""
     if np.ma.isMaskedArray(values):
         return _unmasked(values)
-    try:
+    with suppress(TypeError, ValueError):  # what they say quotes entries, or the number of rows
         if not isinstance(values, list | tuple):
             return np.asarray(values)
         with warnings.catch_warnings():
@@ -139,8 +140,7 @@ def _array(values: Any, name: str) -> NDArray[Any]:
             array = np.asarray(values)
         # One text makes all others text.
         return array if array.dtype.kind in _NUMBERS else np.array(values, dtype=object)
-    except (TypeError, ValueError):  # what they say may quote entries
-        return _cells(values, name)
+    return _cells(values, name)  # errors of which are not raised while others are handled
 
 
 def _cells(values: Any, name: str) -> NDArray[Any]:
