@@ -72,7 +72,7 @@ def test_public_priors_decide_where_rows_say_nothing():
     np.testing.assert_allclose(fitted.predict_proba([[np.nan]]), [[0.1, 0.9]])
 
 
-@pytest.mark.parametrize("priors", [[0.5, 0.6], [1.0], [1.0, 0.0], [0.5, np.nan]])
+@pytest.mark.parametrize("priors", [[0.5, 0.6], [1.0], [1.0, 0.0], [0.5, np.nan], ["a", "b"]])
 def test_priors_that_are_none_are_refused(priors):
     with pytest.raises(ValueError, match="priors"):
         PrivateGaussianNB(classes=[0, 1], bounds=(0, 1), priors=priors).fit([[0.5]], [0])

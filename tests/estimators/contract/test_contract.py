@@ -376,13 +376,25 @@ def test_arguments_of_which_nothing_can_come_are_refused_before_the_ledger_pays(
         assert not budget.spent
 
 
+@pytest.mark.parametrize("flag", ["no", None, 2])
+@pytest.mark.parametrize(
+    "name", ["PrivateLinearRegression", "PrivateRidge", "PrivateLogisticRegression"]
+)
+def test_an_intercept_is_asked_for_or_not(name, flag):
+    budget = Ledger(room=1)
+    with pytest.raises(TypeError, match="fit_intercept must be True or False"):
+        fitted(name, *data(), fit_intercept=flag, ledger=budget)
+    assert not budget.spent
+    fitted(name, *data(), fit_intercept=np.bool_(True))
+
+
 WIDE = [("PrivateKMeans", {}), ("PrivatePCA", {}), ("PrivateLinearRegression", {"method": "ssp"})]
 
 
 @pytest.mark.parametrize(("name", "settings"), WIDE)
 def test_too_many_columns_are_refused_before_the_ledger_pays(name, settings):
     budget = Ledger(room=1)
-    with pytest.raises(ValueError, match="4096"):
+    with pytest.raises(ValueError, match="rows must have at most 4096 columns"):
         fitted(name, np.zeros((4, 5000)), np.zeros(4), ledger=budget, **settings)
     assert not budget.spent
 

@@ -37,7 +37,7 @@ def test_missing_classes_are_refused():
         public_classes(None)
 
 
-@pytest.mark.parametrize("classes", ["ab", 3])
+@pytest.mark.parametrize("classes", ["ab", 3, {0, 1}, {0: "no", 1: "yes"}])
 def test_what_is_no_list_is_refused(classes):
     with pytest.raises(TypeError, match="list of labels"):
         public_classes(classes)

@@ -150,6 +150,8 @@ class TestRefusals:
             ({"target_bound": (1.0, -1.0)}, "lower"),
             ({"target_bound": (1.0, 2.0, 3.0)}, "pair"),
             ({"target_bound": np.nan}, "target_bound"),
+            ({"target_bound": np.array(3.0)}, "target_bound"),
+            ({"target_bound": "3"}, "target_bound must be a real number"),
             ({"target_bound": 1e40}, "other units"),
             ({"bounds": (1, -1)}, "below"),
             ({"bounds": ([0, 0, 0], [1, 0, 1])}, "constant"),

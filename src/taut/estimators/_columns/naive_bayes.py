@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from taut._base.arrays import Matrix, Vector
+from taut._base.arrays import Matrix, Vector, real_numbers
 from taut.accounting import Adjacency
 from taut.estimators._columns.moments import ColumnMoments, columns_release
 from taut.estimators._contract.estimator import (
@@ -154,7 +154,7 @@ class PrivateGaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
     def _public_priors(self, classes: int) -> Vector | None:
         if self.priors is None:
             return None
-        priors = np.asarray(self.priors, dtype=np.float64)
+        priors = real_numbers(self.priors, "priors")
         fit = priors.shape == (classes,) and (priors > 0).all()
         if not fit or not np.isclose(priors.sum(), 1.0):
             raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ def public_classes(classes: Any, *, exactly: int | None = None) -> NDArray[Any]:
             "classes must be given: those that occur in the data would tell of the only record of "
             "a class; list all labels that there may be"
         )
-    if isinstance(classes, str | bytes) or not hasattr(classes, "__len__"):
+    if isinstance(classes, str | bytes | Set | Mapping) or not hasattr(classes, "__len__"):
         raise validate.WrongType(f"classes must be a list of labels, got classes={classes!r}")
     listed = np.asarray(classes)
     if listed.ndim == 1 and listed.dtype.kind in _MADE_OF_OTHERS and not _are_alike(classes):

@@ -130,13 +130,14 @@ class PrivateLogisticRegression(LinearClassifier, PrivateEstimator):
         refuse_extras(self, extras)
         classes = public_classes(self.classes)
         norm = self._norm()
+        intercept = validate.flag(fit_intercept=self.fit_intercept)
         table, labels = features_and_targets(self, X, y, numeric=False)
         refuse_other_labels(labels, classes)
         descent = self._descent(len(classes))
         self._begin(descent.loss)
         numbers = class_numbers(labels, classes)
         numbers[~np.isfinite(table).all(axis=1)] = -1
-        rows, shares = self._rows(table, numbers >= 0, norm)
+        rows, shares = self._rows(table, numbers >= 0, norm, _INTERCEPT * intercept)
         weights, self.n_iter_ = descent.fit(rows, numbers, self.generator)
         self.classes_ = classes
         if len(classes) == 2:
@@ -166,10 +167,9 @@ class PrivateLogisticRegression(LinearClassifier, PrivateEstimator):
         return GradientDescent(epsilon, delta, classes, min(clip, 1.5), steps, relation)
 
     def _rows(
-        self, table: Matrix, whole: NDArray[np.bool_], norm: float
+        self, table: Matrix, whole: NDArray[np.bool_], norm: float, constant: float
     ) -> tuple[Matrix, tuple[float, float]]:
         """Return rows of length one at most, a constant before the features, and their units."""
-        constant = _INTERCEPT * bool(self.fit_intercept)
         length = math.hypot(1.0, constant)
         rows = np.empty((len(table), table.shape[1] + 1))
         rows[:, 0] = constant / length

@@ -150,7 +150,7 @@ class _PrivateRegression(LinearRegressor, PrivateEstimator):
             feature_norm=self.feature_norm,
             bounds=self.bounds,
             target_bound=self.target_bound,
-            intercept=self.fit_intercept,
+            intercept=validate.flag(fit_intercept=self.fit_intercept),
         )
 
     def _alpha(self) -> float:

@@ -185,7 +185,7 @@ def _target_range(bound: float | tuple[float, float] | None) -> tuple[float, flo
         raise ValueError(
             "target_bound must be given, from public knowledge: targets beyond it are cut"
         )
-    if not isinstance(bound, Sequence | np.ndarray):
+    if not isinstance(bound, Sequence | np.ndarray) or np.ndim(bound) == 0:
         size = validate.positive(target_bound=bound)
         return -size, size
     low, high = (validate.finite(target_bound=one) for one in _pair(bound, "target_bound"))

@@ -341,8 +341,8 @@ def _groups(
         )
     if sum(whole) > _MOST_COLUMNS:
         raise ValueError(
-            f"sizes must sum to at most {_MOST_COLUMNS}, got {sum(whole)}: half of its square are "
-            "the numbers that are released"
+            f"rows must have at most {_MOST_COLUMNS} columns in all groups, got {sum(whole)}: half "
+            "of its square are the numbers that are released"
         )
     if not 1 / _LARGEST_CLIP <= min(radii) <= max(radii) <= _LARGEST_CLIP:
         raise ValueError(
