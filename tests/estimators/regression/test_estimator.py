@@ -1,6 +1,7 @@
 """Linear models as people use them: bounds, bad rows, budgets, pipelines."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -139,6 +140,26 @@ class TestContract:
         assert "centre" in model.why_
         assert not model.coef_.any()
         assert model.loss_.epsilon(delta=0) == 0
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_coefficients_are_the_functions_that_intervals_take(fit_intercept):
+    bounds = ([0.0, -2.0, 10.0], [1.0, 2.0, 20.0])
+    made = seeded(bounds=bounds, target_bound=(-1.0, 5.0), fit_intercept=fit_intercept)._units(3)
+    found = np.array([0.5, -0.25, 0.1, 0.3])[: 3 + fit_intercept]
+    functions, constant = made.functions()
+    slopes, intercept = made.coefficients(found)
+    assert [*slopes, intercept - constant] == pytest.approx(functions @ found)
+
+
+def test_wide_tables_need_no_square_of_their_columns():
+    rows = np.ones((2, 20_000))
+    tracemalloc.start()
+    model = seeded(method="zero").fit(rows, [1.0, 2.0])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert model.coef_.shape == (20_000,)
+    assert peak < 100 * rows.nbytes
 
 
 class TestRefusals:

@@ -84,9 +84,9 @@ class Units:
 
     def coefficients(self, found: Vector) -> tuple[Vector, float]:
         """Return slopes and intercept for columns as people have them."""
-        functions, constant = self.functions()
-        *slopes, intercept = (functions @ found).tolist()
-        return np.array(slopes), intercept + constant
+        slopes = self._scales * found[: self.half.size]
+        height = found[-1] * self.target_half - slopes @ self.centre if self.intercept else 0.0
+        return slopes, float(height) + self.target_centre
 
     def functions(self) -> tuple[Matrix, float]:
         """Return slopes, then the intercept, as functions of coefficients in these units.
@@ -94,12 +94,17 @@ class Units:
         Returns:
             One row per slope and one for the intercept, and what is added to the intercept.
         """
-        scales = self.target_half / (self.norm * self.half)
+        scales = self._scales
         functions = np.zeros((self.half.size + 1, self.half.size + self.intercept))
         functions[:-1, : self.half.size] = np.diag(scales)
         if self.intercept:
             functions[-1] = np.append(-scales * self.centre, self.target_half)
         return functions, self.target_centre
+
+    @property
+    def _scales(self) -> Vector:
+        """Slopes per coefficient of one."""
+        return self.target_half / (self.norm * self.half)
 
     def penalties(self, alpha: float) -> tuple[float, ...]:
         """Return the weights of the penalty alpha * |coefficients|^2 in these units."""
