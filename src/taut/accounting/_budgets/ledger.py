@@ -12,7 +12,11 @@ __all__ = ["Ledger", "charge"]
 
 @runtime_checkable
 class Ledger(Protocol):
-    """Whatever takes losses: a `PrivacyFilter` refuses those beyond its budget."""
+    """Whatever takes losses: a `PrivacyFilter` refuses those beyond its budget.
+
+    Every copy would have a budget of its own. A ledger of yours should refuse to be copied and
+    pickled, as a `PrivacyFilter` does, or keep its accounts elsewhere, as a `BudgetFile` does.
+    """
 
     def spend(self, loss: PrivacyLoss) -> None:
         """Take a loss, before anything is released, or raise."""
