@@ -259,6 +259,33 @@ def test_targets_of_a_type_that_holds_no_numbers_are_refused(kind):
     assert "2020" not in said
 
 
+@pytest.mark.parametrize(
+    "kind", ["large_string", "large_binary", "string", "month_day_nano_interval"]
+)
+def test_columns_of_arrow_that_hold_no_numbers_are_refused(kind):
+    arrow, pandas = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
+    column = arrow.array([None, None], type=getattr(arrow, kind)())
+    frame = pandas.DataFrame({"a": pandas.Series([None] * 2, dtype=pandas.ArrowDtype(column.type))})
+    for table in (frame, arrow.table({"a": column})):
+        with pytest.raises(TypeError, match="a column 'a' of the type"):
+            as_numbers(table, "X")
+    with pytest.raises(TypeError, match="a column of the type"):
+        as_targets(column, "y")
+
+
+def test_numbers_of_arrow_are_taken():
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table({"a": [1, 2], "b": [0.5, None]})
+    assert np.isnan(as_numbers(table, "X")).tolist() == [[0, 0], [0, 1]]
+    assert as_targets(table["a"], "y").tolist() == [1, 2]
+
+
+def test_buffers_are_arrays():
+    rows = np.arange(6.0).reshape(3, 2)
+    assert as_numbers(memoryview(rows), "X").tolist() == rows.tolist()
+    assert as_labels(memoryview(rows[:, 0].copy()), "y").tolist() == [0, 2, 4]
+
+
 def test_a_column_called_dtype_is_a_column():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"dtype": [1.5, 2.5]}, index=["string", "list"])

@@ -22,8 +22,11 @@ from taut._base.validate import WrongType
 
 __all__ = ["as_labels", "as_numbers", "as_targets", "in_a_row"]
 
-# How names of types of columns begin that hold no numbers, in pandas and Polars.
-_OTHER_TYPES = ("str", "cat", "enum", "date", "dur", "time", "period", "interval", "binary", "list")
+# How names of types of columns begin that hold no numbers, in pandas, Polars and Arrow.
+_OTHER_TYPES = (
+    *("str", "large_", "cat", "enum", "dict", "binary", "fixed_size"),
+    *("date", "dur", "time", "period", "interval", "month", "list", "array", "map"),
+)
 _NUMBERS = "fiub"  # kinds of arrays that are converted as a whole
 
 
@@ -124,8 +127,9 @@ def in_a_row(array: NDArray[Any], name: str) -> NDArray[Any]:
 
 def _listed(values: Any) -> Any:
     """Return a list for sequences like one, such as a deque: every entry is read by itself."""
-    is_plain = isinstance(values, Sequence) and not isinstance(values, list | tuple | str | bytes)
-    return list(values) if is_plain and not hasattr(values, "__array__") else values
+    if not isinstance(values, Sequence) or hasattr(values, "__array__"):
+        return values
+    return values if isinstance(values, str | bytes | memoryview) else list(values)
 
 
 def _array(values: Any, name: str) -> NDArray[Any]:
@@ -165,16 +169,29 @@ def _unmasked(values: Any) -> NDArray[Any]:
 
 def _refuse_columns(values: Any, name: str) -> None:
     """Refuse columns of a data frame, or a single one, by their types."""
-    types = list(getattr(values, "dtypes", ())) if getattr(values, "ndim", 2) == 2 else []
-    own = None if hasattr(values, "columns") else getattr(values, "dtype", None)
-    if not isinstance(own, np.dtype) and str(own).lower().startswith(_OTHER_TYPES):
-        raise WrongType(f"{name} must be real numbers, got a column of the type {own}")
-    for column, kind in zip(getattr(values, "columns", ()), types, strict=False):
+    for column, kind in _types(values):
         if str(kind).lower().startswith(_OTHER_TYPES):
+            which = "a column" if column is None else f"a column {column!r}"
             raise WrongType(
-                f"{name} must be real numbers, got a column {column!r} of the type {kind}; leave "
-                "it out, or encode it by public categories"
+                f"{name} must be real numbers, got {which} of the type {kind}; leave it out, or "
+                "encode it by public categories"
             )
+
+
+def _types(values: Any) -> list[tuple[Any, Any]]:
+    """Return names and types of the columns of a data frame; None for the name of a single one.
+
+    Arrays of NumPy have none: what they hold is seen after they were converted.
+    """
+    if isinstance(values, np.ndarray):
+        return []
+    if type(values).__module__.startswith("pyarrow"):
+        if hasattr(values, "schema"):
+            return list(zip(values.schema.names, values.schema.types, strict=True))
+        return [(None, getattr(values, "type", None))]
+    if not hasattr(values, "columns"):
+        return [(None, getattr(values, "dtype", None))]
+    return list(zip(values.columns, getattr(values, "dtypes", ()), strict=False))
 
 
 def _objects(values: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
