@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 from taut.audit import replay, verify_statement
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.estimators._contract.estimator import PrivateEstimator
-from taut.noise import SeededForExperiments
+from taut.noise import RandomSource, SeededForExperiments
 
 EXTREME = [np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-308]
 
@@ -215,6 +215,28 @@ def test_clones_spend_the_same_budget_whatever_keeps_it(name):
     if hasattr(estimator, "score"):
         cross_val_score(estimator, *data(), cv=3)
         assert len(budget.spent) == 4
+
+
+class OwnSource(RandomSource):
+    """A source as somebody else may write one, of which copies would go on with the same bits."""
+
+    secure = True
+
+    def __init__(self):
+        self.bits = np.random.default_rng(0)
+
+    def bytes(self, n):
+        return self.bits.bytes(n)
+
+
+def test_clones_repeat_no_noise_of_a_secure_source(name):
+    estimator = example(name, generator=OwnSource())
+    assert clone(estimator).generator is estimator.generator
+    seeded = example(name, generator=SeededForExperiments(seed=0))
+    one, other = (learned(clone(seeded).fit(*data())) for _ in range(2))
+    arrays = [key for key, value in one.items() if isinstance(value, np.ndarray)]
+    assert all(np.array_equal(one[key], other[key]) for key in arrays)
+    assert clone(example(name, generator=0)).generator == 0
 
 
 class Interrupted(SeededForExperiments):

@@ -78,15 +78,19 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         return {"allow_nan": True, "non_deterministic": True, "poor_score": True}
 
     def __sklearn_clone__(self) -> Self:
-        """Return an estimator that is not fitted, and spends the same budget.
+        """Return an estimator that is not fitted, spends the same budget and repeats no noise.
 
         scikit-learn copies parameters that are no estimators: every copy of a ledger would have
-        the whole budget.
+        the whole budget, and copies of a secure source the same bits. Those for experiments
+        repeat themselves, as a ``random_state`` does.
         """
+        shared: dict[str, Any] = {"ledger": self.ledger}
+        if isinstance(self.generator, RandomSource) and self.generator.secure:
+            shared["generator"] = self.generator
         bare = copy.copy(self)
-        bare.ledger = None
+        bare.__dict__.update(dict.fromkeys(shared))
         clone: Self = super(PrivateEstimator, bare).__sklearn_clone__()
-        clone.ledger = self.ledger
+        clone.__dict__.update(shared)
         return clone
 
     def _budget(self) -> tuple[float, float]:
