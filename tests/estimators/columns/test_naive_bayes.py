@@ -72,6 +72,19 @@ def test_public_priors_decide_where_rows_say_nothing():
     np.testing.assert_allclose(fitted.predict_proba([[np.nan]]), [[0.1, 0.9]])
 
 
+def test_priors_have_the_order_of_the_classes_that_are_listed():
+    priors = np.array([0.7, 0.1, 0.2])
+    fitted = PrivateGaussianNB(classes=["b", "c", "a"], bounds=(0, 1), priors=priors)
+    fitted.fit([[0.5], [0.5]], ["a", "b"])
+    assert dict(zip(fitted.classes_, fitted.class_prior_, strict=True)) == {
+        "a": 0.2,
+        "b": 0.7,
+        "c": 0.1,
+    }
+    priors[:] = 0.0
+    assert fitted.class_prior_.sum() == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("priors", [[0.5, 0.6], [1.0], [1.0, 0.0], [0.5, np.nan], ["a", "b"]])
 def test_priors_that_are_none_are_refused(priors):
     with pytest.raises(ValueError, match="priors"):

@@ -41,7 +41,8 @@ class PrivateGaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             a class without records is an answer like any other.
         bounds: public pair (lower, upper), of numbers or of one number per column; entries beyond
             are clipped.
-        priors: public probabilities of the classes, by default from their noisy counts.
+        priors: public probabilities of the classes, in the order of ``classes``; by default from
+            their noisy counts.
         epsilon: epsilon of the promise.
         delta: probability delta of the promise; 0 for a pure one.
         adjacency: ``"add_remove"``.
@@ -161,7 +162,7 @@ class PrivateGaussianNB(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
                 f"priors must be {classes} positive probabilities that sum to 1, one per class, "
                 f"got priors={self.priors!r}"
             )
-        return priors
+        return priors[np.argsort(np.asarray(self.classes))]  # as classes are sorted
 
     def _joint_log_likelihood(self, X: Any) -> Matrix:
         check_is_fitted(self)
