@@ -400,7 +400,14 @@ def test_arguments_of_which_nothing_can_come_are_refused_before_the_ledger_pays(
 
 @pytest.mark.parametrize("flag", ["no", None, 2])
 @pytest.mark.parametrize(
-    "name", ["PrivateLinearRegression", "PrivateRidge", "PrivateLogisticRegression"]
+    "name",
+    [
+        "PrivateElasticNet",
+        "PrivateLinearRegression",
+        "PrivateLogisticRegression",
+        "PrivateRidge",
+        "PrivateSparseLogisticRegression",
+    ],
 )
 def test_an_intercept_is_asked_for_or_not(name, flag):
     budget = Ledger(room=1)

@@ -41,9 +41,8 @@ class DescentModel(PrivateEstimator):
         epsilon, delta = self._budget()
         if self.noise not in NOISE:
             raise ValueError(f"noise must be one of {', '.join(NOISE)}, got noise={self.noise!r}")
-        return Design(low, high, bool(self.fit_intercept)), Budget(
-            epsilon, delta, CURVATURE_SHARE, relation
-        )
+        intercept = validate.flag(fit_intercept=self.fit_intercept)
+        return Design(low, high, intercept), Budget(epsilon, delta, CURVATURE_SHARE, relation)
 
     def _descent(self, budget: Budget, columns: int, usual: tuple[float, float]) -> Descent:
         """Return the algorithm, with everything but the loss checked here.
