@@ -4,10 +4,13 @@ import contextlib
 import json
 import math
 import os
+import shutil
 import signal
 import stat
 import threading
+from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -218,26 +221,64 @@ def test_winner_has_no_number(tmp_path):
     assert set(known["winner"]) == {"setting", "score", "output"}
 
 
-def test_trials_are_forgotten_after_a_kill_in_the_last_moment(tmp_path, monkeypatch):
-    """All is written, and files of trials are still there: the next call removes them."""
+def test_outputs_with_paths_do_not_tell_which_trial_won(tmp_path):
+    """The number of a trial in a path said that there were as many at least."""
+    paths = set()
 
-    def killed(_):
-        raise KeyboardInterrupt
+    def run(setting):
+        paths.add(setting.directory)
+        assert not list(setting.directory.iterdir())
+        (setting.directory / "model").write_text(str(setting["rate"]))
+        return replace(near(setting), output=str(setting.directory / "model"))
 
+    found = search(run, directory=tmp_path / "s")
+    assert len(paths) == 1
+    assert not any(letter.isdigit() for letter in Path(found.output).parent.name)
+    winner = tmp_path / "s" / "winner" / Path(found.output).name
+    assert winner.read_text() == str(found.setting["rate"])
+
+
+def killed_at(monkeypatch, time):
+    """Interrupt when files are replaced or removed for the n-th time."""
+    left = time
+
+    def counted(real):
+        def killed(*arguments):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+            return real(*arguments)
+
+        return killed
+
+    monkeypatch.setattr("shutil.rmtree", counted(shutil.rmtree))
+    monkeypatch.setattr(Path, "replace", counted(Path.replace))
+
+
+@pytest.mark.parametrize("time", range(1, 15))
+def test_files_are_those_of_the_winner_wherever_a_kill_falls(tmp_path, monkeypatch, time):
+    def run(setting):
+        assert not list(setting.directory.iterdir())
+        (setting.directory / "model").write_text(str(setting["rate"]))
+        return near(setting)
+
+    space = {"rate": [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3]}
     with monkeypatch.context() as patch:
-        patch.setattr("shutil.rmtree", killed)
-        with pytest.raises(KeyboardInterrupt):
-            search(directory=tmp_path / "s")
-    assert list((tmp_path / "s").glob("trial-*"))
-    assert search(directory=tmp_path / "s").setting == {"rate": 0.3}
+        killed_at(patch, time)
+        with contextlib.suppress(KeyboardInterrupt):
+            search(run, space, directory=tmp_path / "s")
+    found = search(run, space, directory=tmp_path / "s")
+    assert found == search(run, space, directory=tmp_path / "t")
     assert sorted(path.name for path in (tmp_path / "s").iterdir()) == [
         "lock",
         "search.json",
         "winner",
     ]
+    assert (tmp_path / "s" / "winner" / "model").read_text() == str(found.setting["rate"])
 
 
-@pytest.mark.parametrize("name", ["trial-0", "trial-of-mine", "winner"])
+@pytest.mark.parametrize("name", ["trial", "winner"])
 def test_files_of_others_are_left_alone(tmp_path, name):
     (tmp_path / name).mkdir()
     (tmp_path / name / "thesis.txt").write_text("years of work")
@@ -271,9 +312,12 @@ def test_another_search_in_the_directory_is_refused(tmp_path):
 
 def test_damaged_memory_is_refused(tmp_path):
     search(directory=tmp_path / "s")
-    (tmp_path / "s" / "search.json").write_text("{")
-    with pytest.raises(ValueError, match="damaged"):
-        search(directory=tmp_path / "s")
+    memory = tmp_path / "s" / "search.json"
+    begun = {**json.loads(memory.read_text()), "settings": [SPACE]}
+    for text in ("{", json.dumps(begun)):
+        memory.write_text(text)
+        with pytest.raises(ValueError, match="damaged"):
+            search(directory=tmp_path / "s")
 
 
 def test_outputs_must_be_plain_where_files_are_kept(tmp_path):

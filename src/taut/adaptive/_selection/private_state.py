@@ -16,6 +16,7 @@ from taut.errors import RunInUse, UnsoundConfiguration
 __all__ = ["PrivateState"]
 
 _FILE = "search.json"
+_KEPT, _DROPPED = "kept", "dropped"  # what becomes of the files of a trial that has ended
 
 
 class PrivateState:
@@ -24,6 +25,9 @@ class PrivateState:
     All draws are made once, before the first trial, and written before anything else: a search
     that was killed goes on with the same number of trials and the same settings. Nothing else
     would have the law of the theorem.
+
+    Trials work in one directory, one after the other: a number in its name would get into outputs
+    that tell their path, and the place of the winner says that there were as many trials at least.
     """
 
     def __init__(self, directory: Path | None, search: dict[str, Any]) -> None:
@@ -69,7 +73,7 @@ class PrivateState:
         try:
             self._known = json.loads(path.read_text(encoding="utf-8"))
             before = self._known["search"]
-            _ = self.is_secure, self.is_charged
+            _ = self.is_secure, self.is_charged, self.has_begun and self._known["files"]
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{path} is damaged; a search without it cannot go on") from None
         if before != json.loads(json.dumps(self._search)):
@@ -82,7 +86,7 @@ class PrivateState:
     def _refuse_others(self) -> None:
         """Leave files alone that trials would go on with, and the end of the search remove."""
         assert self.directory is not None
-        others = sorted(path.name for path in (*self._places, self._winner) if path.exists())
+        others = [path.name for path in (self._trial, self._winner) if path.exists()]
         if others:
             raise ValueError(
                 f"{self.directory} has {others[0]!r}, but no {_FILE} of a search that made it; "
@@ -90,8 +94,9 @@ class PrivateState:
             )
 
     @property
-    def _places(self) -> list[Path]:
-        return [] if self.directory is None else sorted(self.directory.glob("trial-*"))
+    def _trial(self) -> Path:
+        assert self.directory is not None
+        return self.directory / "trial"
 
     @property
     def _winner(self) -> Path:
@@ -105,9 +110,7 @@ class PrivateState:
 
     @property
     def winner(self) -> dict[str, Any] | None:
-        """What a finished search has found; what a kill in its last moment left is removed."""
-        if "winner" in self._known:
-            self._forget_trials()
+        """What a finished search has found."""
         return self._known.get("winner")
 
     @property
@@ -130,6 +133,7 @@ class PrivateState:
             "settings": settings,
             "ended": 0,
             "best": None,
+            "files": None,
         }
         self._write()
 
@@ -155,35 +159,43 @@ class PrivateState:
         return settings[self._known["ended"] :]
 
     def ended(self, number: int, trial: dict[str, Any]) -> None:
-        """Keep a trial if it is the best so far, and forget it else."""
+        """Keep a trial and its files if it is the best so far, and forget them else."""
         best = self._known["best"]
-        if best is None or trial["score"] > best["score"]:
-            self._known["best"] = {**trial, "number": number}
-        self._known["ended"] = number + 1
+        is_best = best is None or trial["score"] > best["score"]
+        if is_best:
+            self._known["best"] = trial
+        # The end of the trial and what becomes of its files are written at once, so that a kill
+        # anywhere in what follows leaves what the next process needs to do the same.
+        self._known |= {"ended": number + 1, "files": _KEPT if is_best else _DROPPED}
         self._write()
+        self._settle_files()
 
-    def place(self, number: int) -> Path | None:
-        """Return the directory of a trial."""
+    def place(self) -> Path | None:
+        """Return the directory of the next trial, empty unless that was interrupted."""
         if self.directory is None:
             return None
-        place = self.directory / f"trial-{number}"
-        place.mkdir(exist_ok=True)
-        return place
+        self._settle_files()
+        self._trial.mkdir(exist_ok=True)
+        return self._trial
 
     def finish(self) -> dict[str, Any]:
-        """Return the best trial, or nothing; how many there were, and all others, are forgotten."""
-        best: dict[str, Any] | None = self._known["best"]
-        place = None if best is None else self.place(best["number"])
-        if place is not None and not self._winner.exists():
-            place.replace(self._winner)
-        # The winner's number is forgotten too: there were at least as many.
-        found = {key: value for key, value in (best or {}).items() if key != "number"}
+        """Return the best trial, or nothing; how many there were is forgotten."""
+        self._settle_files()
+        found: dict[str, Any] = self._known["best"] or {}
         kept = ("search", "is_secure", "is_charged")
         self._known = {key: self._known[key] for key in kept} | {"winner": found}
         self._write()
-        self._forget_trials()
         return found
 
-    def _forget_trials(self) -> None:
-        for place in self._places:
-            shutil.rmtree(place)
+    def _settle_files(self) -> None:
+        """Move the files of the last trial in the place of the best one's, or remove them."""
+        if self.directory is None or self._known["files"] is None:
+            return
+        if self._known["files"] == _KEPT and self._trial.exists():
+            if self._winner.exists():
+                shutil.rmtree(self._winner)
+            self._trial.replace(self._winner)
+        elif self._trial.exists():
+            shutil.rmtree(self._trial)
+        self._known["files"] = None
+        self._write()

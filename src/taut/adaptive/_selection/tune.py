@@ -28,8 +28,9 @@ class Trial:
     Attributes:
         score: how good it is; the largest wins. Not a number counts as the worst.
         loss: privacy loss of the trial, its score included if that looked at private data.
-        output: what is published if the trial wins, such as a model or the path of one. A search
-            that keeps files needs something that JSON can hold.
+        output: what is published if the trial wins, such as a model. A search that keeps files
+            needs something that JSON can hold, such as the name of a file in the directory of the
+            trial, which is the folder ``winner`` of the search's directory in the end.
     """
 
     score: float
@@ -132,7 +133,8 @@ def tune(
             Scores on private data are not free: each of them needs noise, and a ``score_loss``.
         score_loss: loss of one score, added to that of every trial.
         directory: private directory that lets a search go on after a kill; the number of trials is
-            not drawn again, and a trial that was interrupted begins again in its own directory.
+            not drawn again, and a trial that was interrupted begins again among its own files.
+            Those of the winner are in its folder ``winner`` in the end, those of others are gone.
         ledger: who keeps the budget, such as a `taut.accounting.BudgetFile`; it is charged with the
             loss of the search before the first trial, and not again when the search goes on;
             or when it goes on, if it was begun without one.
@@ -185,7 +187,7 @@ def tune(
             state.charged()
         if best is None:
             for number, values in state.left:
-                state.ended(number, _tried(run, values, state.place(number), costs))
+                state.ended(number, _tried(run, values, state.place(), costs))
             best = state.finish()
         return replace(_found(best, costs, total, level, trials), is_secure=state.is_secure)
 
