@@ -226,6 +226,14 @@ def test_more_trials_leave_less_to_each(tuned):
     assert all(0 < tried <= 1 for _, _, tried in rows)
 
 
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_one_trial_is_not_said_to_cost_more_than_the_search(tuned, epsilon):
+    config = tuned(tune={"trials": 1.0}, plan={"epsilon": epsilon})
+    search = prepare_tuning(config)
+    assert search.trial_epsilon <= epsilon
+    assert search.loss.epsilon(config.base.plan.delta) == pytest.approx(epsilon, rel=0.005)
+
+
 def test_bounds_are_a_range(tuned):
     config = tuned({"training.learning_rate": {"low": 0.1, "high": 1.0, "log": True}})
     assert config.tune.axes.size is None

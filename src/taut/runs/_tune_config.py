@@ -279,7 +279,10 @@ class TuneConfig:
                 best = PlannedSearch(None if fixed else share, losses, loss)
                 if fixed or total >= _CLOSE * plan.epsilon:
                     break
+            # Bounds on one trial may be less sharp than those on all of them: a share above the
+            # promise would be shown as what one of them costs.
             share *= plan.epsilon / total * _HEADROOM if total > 0 else 1.0
+            share = min(share, plan.epsilon)
         if best is None:
             raise InfeasibleBudget(
                 f"[plan] epsilon = {plan.epsilon:g} is less than {law.expected:g} expected trials "
