@@ -285,6 +285,7 @@ def test_one_private_example_changes_a_count_by_one(monkeypatch, right, labels):
             {"tune": {"validation": "private", "score_noise": 3.0}},
             "score_noise is for classes",
         ),
+        ({"training.loss": ["mse", "cross_entropy"]}, {}, "'cross_entropy', 'mse', whose scores"),
         (SPACE, {"tune": {"validation": "mine"}}, "must be one of public, private"),
         (SPACE, {"tune": {"validation": "private"}}, "needs score_noise"),
         (SPACE, {"tune": {"score_noise": 1.0}}, "leave it out"),

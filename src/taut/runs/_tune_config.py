@@ -44,8 +44,8 @@ class TuneSection:
         space: values by key, such as ``"training.learning_rate" = [0.1, 0.5]``; or bounds,
             ``{low = 0.01, high = 1.0, log = true}``.
         validation: "public" if the examples that score trials are public; "private" if they are to
-            be protected too. They are those of ``[data] validation``, a file of their own, or
-            x_test and y_test.
+            be protected too, but for their number. They are those of ``[data] validation``, a file
+            of their own, or x_test and y_test.
         score_noise: deviation of the noise on the number of right answers, for private ones.
         trials: expected number of trials.
         law: how the number is drawn: "logarithmic" costs less, "geometric" has fewer single trials,
@@ -179,14 +179,22 @@ class TuneConfig:
         base = self.base
         if base.plan.epsilon is None or base.plan.delta is None:
             raise ValueError("[plan] needs epsilon and delta: the promise for the whole search")
+        losses = set()
         for setting in self.representatives:
             trial = self.trial(setting, base.plan.epsilon)
+            losses.add(trial.training.loss)
             if self.tune.score_noise is not None and trial.training.loss != "cross_entropy":
                 raise ValueError(
                     "[tune] score_noise is for classes, whose right answers can be counted, got "
                     f"[training] loss = {trial.training.loss!r}: one example may change such a "
                     "score by any amount; use public validation examples"
                 )
+        if len(losses) > 1:
+            raise ValueError(
+                f"[tune] space has [training] loss = {', '.join(map(repr, sorted(losses)))}, whose "
+                "scores are not comparable: the share of right answers for cross_entropy, minus "
+                "the loss for others; choose one of them before the search"
+            )
 
     @property
     def base(self) -> RunConfig:
