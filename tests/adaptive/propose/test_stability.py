@@ -1,10 +1,15 @@
 """Exact answers and counts behind a test: all neighbours of tiny domains, both relations."""
 
 import math
+from array import array
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+import torch
 from oracles.tested_releases import THRESHOLDS, added, discrete, exchanged, passing, whole_noise
 
 from taut.adaptive import DistanceTest, StableHistogram, StableMode, StableRelease
@@ -136,6 +141,27 @@ def test_counts_of_unsigned_words_do_not_turn_negative():
         assert mode.release_counts(np.array([3, most], dtype=np.uint64)).value == 1
     assert mode.release_counts(np.array([120, 3], dtype=np.int8)).value == 0
     assert reveal(mode.distance(np.array([2**63, 2**64 - 1], dtype=np.uint64))) == 0
+
+
+@pytest.mark.parametrize("made", [np.array, torch.tensor, pd.Series, partial(array, "q")])
+def test_numbers_of_arrays_tensors_and_columns_are_those_of_python(made):
+    """Every entry of a tensor counted as a value of its own, so that nothing was ever found."""
+    numbers = [7] * 90 + [3] * 5
+    values = made(numbers)
+    test = DistanceTest(epsilon=1.0, delta=1e-6, adjacency="add_remove")
+    value = StableMode(test).release(values).value
+    assert (value, type(value)) == (7, int)
+    assert list(StableHistogram(test).release(values).value) == [7]
+
+
+@pytest.mark.parametrize("made", [torch.tensor, pd.DataFrame, pl.DataFrame])
+def test_tensors_and_tables_with_rows_are_refused(made):
+    """Tables gave the names of their columns for records."""
+    rows = made({"kind": [7] * 90}) if made is not torch.tensor else made([[7]] * 90)
+    test = DistanceTest(epsilon=1.0, delta=1e-6, adjacency="add_remove")
+    for release in (StableMode(test), StableHistogram(test)):
+        with pytest.raises(ValueError, match="one value per record, got an array of 2 axes"):
+            release.release(rows)
 
 
 def test_values_whose_hash_or_look_fails_count_for_none():

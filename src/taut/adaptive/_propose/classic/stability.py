@@ -198,11 +198,13 @@ def counted(data: Iterable[Hashable]) -> Counter[tuple[type, str, Any]]:
         Counts by type, look and value; what is released is the value.
 
     Raises:
-        ValueError: for an array with rows.
+        ValueError: for an array, tensor or table with rows.
     """
-    if isinstance(data, np.ndarray) and data.ndim != 1:
-        raise ValueError(f"data must have one value per record, got an array of {data.ndim} axes")
-    values = data.tolist() if isinstance(data, np.ndarray) else data
+    axes = len(getattr(data, "shape", (0,)))
+    if axes != 1:
+        raise ValueError(f"data must have one value per record, got an array of {axes} axes")
+    # Entries of a tensor are tensors, of which no two are equal to a counter.
+    values = data.tolist() if hasattr(data, "tolist") else data
     found: Counter[tuple[type, str, Any]] = Counter()
     for value in values:
         with suppress(Exception):
