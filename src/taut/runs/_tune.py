@@ -98,8 +98,9 @@ def tune_run(
         ValueError: if parts of the configuration do not fit together, or the directory holds
             another search.
         BudgetExceeded: if the ledger refuses; nothing is tried then.
-        UnsoundConfiguration: if no theorem covers what is asked for, if the data have changed
-            since the search began, or if its memory was lost.
+        UnsoundConfiguration: if no theorem covers what is asked for, if the number of examples has
+            changed since the search began, or the examples of a trial that was interrupted, or if
+            its memory was lost. Trials that begin later take other examples as they are.
         InfeasibleBudget: if no noise of use keeps the promise.
         RunInUse: if another process searches there.
     """
