@@ -259,6 +259,7 @@ def test_routes_are_named_and_the_best_decides():
         (lambda: best_of([], Trials.geometric(3)), ValueError, "nothing to choose from"),
         (lambda: best_of(RUN, 10), TypeError, "trials must be a law"),
         (lambda: best_of([1.0], Trials.geometric(3)), TypeError, "runs must be losses"),
+        (lambda: best_of(1.0, Trials.geometric(3)), TypeError, "runs must be losses, got 1.0"),
         (
             lambda: best_of([RUN, taut.gaussian(1.0, adjacency="replace")], Trials.geometric(3)),
             taut.errors.AdjacencyMismatch,

@@ -218,7 +218,10 @@ def best_of(runs: PrivacyLoss | Iterable[PrivacyLoss], trials: Trials) -> Privac
             f"trials must be a law such as Trials.geometric(10), got one of class "
             f"{type(trials).__name__}"
         )
-    losses = [runs] if isinstance(runs, PrivacyLoss) else list(runs)
+    given = [runs] if isinstance(runs, PrivacyLoss) else runs
+    if not isinstance(given, Iterable):
+        raise validate.WrongType(f"runs must be losses, got {runs!r}")
+    losses = list(given)
     if not losses:
         raise ValueError("runs must hold one loss at least: there is nothing to choose from")
     for loss in losses:
