@@ -10,10 +10,12 @@ from adaptive.sparse_vector.adversaries import probabilities, worst_divergence
 import taut
 from taut.adaptive import (
     BetweenDesign,
+    ExPostDesign,
     ScalarNoise,
     SparseVector,
     SparseVectorDesign,
     SparseVectorStages,
+    plan_svt,
 )
 from taut.adaptive._sparse_vector import bounds
 from taut.adaptive._sparse_vector.bounds import ORDERS, log_count
@@ -288,6 +290,8 @@ def test_pure_epsilons_beyond_those_of_one_release_are_left_to_divergences():
         ({"tops": True}, "tops"),
         ({"queries": 0}, "most_queries"),
         ({"margin": math.nan}, "margin"),
+        ({"margin": 1e160}, r"margin must lie within 2\^53 grid steps"),
+        ({"margin": -1e160}, r"margin must lie within 2\^53 grid steps"),
         ({"method": "hope"}, "method"),
         ({"monotone": "no"}, "monotone must be True or False"),
         ({"resample": 0}, "resample must be True or False"),
@@ -312,6 +316,24 @@ def test_bad_noise_and_types():
         design(laplace(1.0), 2.0)
     with pytest.raises(ValueError, match="sensitivity"):
         SparseVectorDesign(laplace(1.0), laplace(1.0), math.nan, 1, "replace")
+
+
+@pytest.mark.parametrize("sensitivity", [5e-324, 1e-300, 1e300])
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda s: SparseVectorDesign(normal(4 * s), normal(8 * s), s, 1, "replace", 10),
+        lambda s: ExPostDesign(8 * s, 16 * s, s, 0.0, -s, s, "replace"),
+        lambda s: BetweenDesign(-99 * s, 99 * s, s, s, s, 1, 1e-6, "replace"),
+        lambda s: plan_svt(1.0, 1e-6, tops=1, margin=s, sensitivity=s, adjacency="replace"),
+    ],
+)
+def test_units_in_which_floats_end_are_refused(made, sensitivity):
+    """Grids of zero, and squares of zero or infinity, were divided by."""
+    with pytest.raises(ValueError, match=r"sensitivity must be between.*count in other units"):
+        made(sensitivity)
+    assert made(1e-70)
+    assert made(1e70)
 
 
 def test_noise_knows_its_tail_and_divergences():

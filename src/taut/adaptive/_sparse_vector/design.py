@@ -14,7 +14,12 @@ from taut._base.arrays import Vector
 from taut.accounting import Adjacency, Bounds, PrivacyLoss, from_rdp
 from taut.adaptive._sparse_vector.attained.lower import certified_lower
 from taut.adaptive._sparse_vector.bounds import MOST_PURE, ORDERS, Comparisons
-from taut.adaptive._sparse_vector.grid import grid_of, sensitivity_on_grid
+from taut.adaptive._sparse_vector.grid import (
+    MOST_STEPS,
+    checked_sensitivity,
+    grid_of,
+    sensitivity_on_grid,
+)
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
 from taut.errors import UnsoundConfiguration
 
@@ -85,7 +90,7 @@ class SparseVectorDesign:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        object.__setattr__(self, "sensitivity", validate.positive(sensitivity=self.sensitivity))
+        object.__setattr__(self, "sensitivity", checked_sensitivity(self.sensitivity))
         # Numbers of NumPy with fewer bits would round, or overflow, in what follows.
         object.__setattr__(self, "tops", validate.positive_integer(tops=self.tops))
         if self.most_queries is not None:
@@ -105,7 +110,14 @@ class SparseVectorDesign:
                 "need for a sparse vector: answer every query by itself"
             )
         if self.margin is not None:
-            object.__setattr__(self, "margin", validate.finite(margin=self.margin))
+            margin = validate.finite(margin=self.margin)
+            widest = 2 * MOST_STEPS * self.grid
+            if not abs(margin) <= widest:
+                raise ValueError(
+                    f"margin must lie within 2^53 grid steps of zero, {widest!r}, as queries and "
+                    f"thresholds lie within 2^52, got margin={self.margin!r}"
+                )
+            object.__setattr__(self, "margin", margin)
         self._check_length()
 
     @property

@@ -14,13 +14,13 @@ from taut._base.arrays import Vector, numbers_or_missing, real_numbers
 from taut.accounting import Adjacency, PrivacyFilter, PrivacyLoss, zero
 from taut.adaptive._secret import Secret, SecretState, reveal
 from taut.adaptive._sparse_vector.design import SparseVectorDesign
+from taut.adaptive._sparse_vector.grid import MOST_STEPS
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import LInfBall, RandomSource
 from taut.noise.recording import Release, released
 
 __all__ = ["SparseVector"]
 
-_MOST_STEPS = 2.0**52  # of a query or threshold, either side of zero: differences stay in 64 bits
 _PORTION = 1 << 16  # queries compared at a time: one that ends it early draws no more noise
 
 Answers = NDArray[np.bool_]
@@ -301,14 +301,14 @@ class SparseVector(SecretState):
                 f"thresholds must be one number or one for each of {queries.size} queries, got "
                 f"shape {levels.shape}"
             )
-        lowest = -_MOST_STEPS * self.design.grid if self._least is None else self._least
+        lowest = -MOST_STEPS * self.design.grid if self._least is None else self._least
         floored = np.maximum(np.where(np.isnan(queries), lowest, queries), lowest)
         return self._rounded(floored), np.broadcast_to(self._rounded(levels), queries.shape)
 
     def _rounded(self, numbers: Vector) -> Integers:
         """Return the nearest multiples of the grid; halves go up, so that shifts stay shifts."""
         with np.errstate(over="ignore"):
-            scaled = np.clip(numbers / self.design.grid, -_MOST_STEPS, _MOST_STEPS)
+            scaled = np.clip(numbers / self.design.grid, -MOST_STEPS, MOST_STEPS)
         whole = np.floor(scaled)
         result: Integers = whole.astype(np.int64) + (scaled - whole >= 0.5)
         return result
@@ -334,7 +334,7 @@ class SparseVector(SecretState):
             return None
         least = validate.finite(least_value=least_value)
         # Cutting would bring a threshold nearer to queries, or further up, than the margin says.
-        most = _MOST_STEPS * self.design.grid
+        most = MOST_STEPS * self.design.grid
         if not (abs(least) <= most and abs(least + self.design.margin) <= most):
             raise ValueError(
                 "least_value, and least_value plus the margin of the design, must lie within 2^52 "

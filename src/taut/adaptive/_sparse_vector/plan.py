@@ -14,6 +14,7 @@ from taut.accounting import Adjacency, PrivacyLoss, calibrate, gaussian
 from taut.adaptive._sparse_vector.design import SparseVectorDesign
 from taut.adaptive._sparse_vector.errors_at import best_offset, false_above
 from taut.adaptive._sparse_vector.ex_post.design import ExPostDesign
+from taut.adaptive._sparse_vector.grid import checked_sensitivity
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
 from taut.errors import InfeasibleBudget
 
@@ -153,7 +154,7 @@ def plan_svt(
     budget, level = validate.positive(epsilon=epsilon), validate.below_one(delta=delta)
     count = validate.positive_integer(tops=tops)
     distance = validate.positive(margin=margin)
-    step = validate.positive(sensitivity=sensitivity)
+    step = checked_sensitivity(sensitivity)
     relation = Adjacency(adjacency)
     moves_one_way = validate.flag(monotone=monotone)
     reach = None if query_range is None else _range(query_range, most_queries)

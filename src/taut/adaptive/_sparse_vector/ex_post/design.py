@@ -11,7 +11,12 @@ import numpy as np
 
 from taut._base import validate
 from taut.accounting import Adjacency
-from taut.adaptive._sparse_vector.grid import grid_of, sensitivity_on_grid
+from taut.adaptive._sparse_vector.grid import (
+    MOST_STEPS,
+    checked_sensitivity,
+    grid_of,
+    sensitivity_on_grid,
+)
 from taut.adaptive._sparse_vector.integrals import log_integrals
 from taut.adaptive._sparse_vector.scalar_noise import hazard, log_tail
 
@@ -26,7 +31,6 @@ _GROWTH = 1.02  # of lengths beyond: costs grow with their logarithm's root
 _LONGEST = 2.0**40  # questions of a round
 _LARGEST_SCALE = 2.0**18  # in sensitivities: the noise is then at most 2^30 grid steps
 _SMALLEST_SCALE = 2.0**-8  # in sensitivities: below, there is nothing to hide behind
-_MOST_STEPS = 2.0**52  # of a query or threshold, either side of zero: differences stay in 64 bits
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class ExPostDesign:
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        object.__setattr__(self, "sensitivity", validate.positive(sensitivity=self.sensitivity))
+        object.__setattr__(self, "sensitivity", checked_sensitivity(self.sensitivity))
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
         object.__setattr__(self, "monotone", validate.flag(monotone=self.monotone))
         for name in ("threshold_sigma", "query_sigma"):
@@ -87,9 +91,9 @@ class ExPostDesign:
         for name in ("threshold", "lowest", "highest"):
             number = validate.finite(**{name: getattr(self, name)})
             object.__setattr__(self, name, number)
-            if not abs(number) <= _MOST_STEPS * self.grid:
+            if not abs(number) <= MOST_STEPS * self.grid:
                 raise ValueError(
-                    f"{name} must lie within 2^52 grid steps of zero, {_MOST_STEPS * self.grid!r}, "
+                    f"{name} must lie within 2^52 grid steps of zero, {MOST_STEPS * self.grid!r}, "
                     f"got {name}={number!r}; subtract a public number from queries and thresholds"
                 )
         if not self.lowest < self.highest:

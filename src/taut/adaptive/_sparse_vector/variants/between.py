@@ -15,7 +15,12 @@ from taut._base.arrays import numbers_or_missing
 from taut._base.floats import UP
 from taut.accounting import Adjacency, PrivacyLoss, approximate, zero
 from taut.adaptive._secret import Secret, SecretState, reveal
-from taut.adaptive._sparse_vector.grid import grid_of, sensitivity_on_grid
+from taut.adaptive._sparse_vector.grid import (
+    MOST_STEPS,
+    checked_sensitivity,
+    grid_of,
+    sensitivity_on_grid,
+)
 from taut.adaptive._sparse_vector.scalar_noise import ScalarNoise
 from taut.errors import BudgetExceeded, UnsoundConfiguration
 from taut.noise import LInfBall, RandomSource
@@ -24,7 +29,6 @@ from taut.noise.recording import Release, released
 __all__ = ["BetweenDesign", "BetweenThresholds"]
 
 _ROUNDED_STEPS = 4  # by which rounding narrows the interval: thresholds, noise, and open ends
-_MOST_STEPS = 2.0**52  # of a query, either side of zero
 
 
 @dataclass(frozen=True)
@@ -68,16 +72,17 @@ class BetweenDesign:
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
         for name in ("low", "high"):
             object.__setattr__(self, name, validate.finite(**{name: getattr(self, name)}))
-        for name in ("sensitivity", "threshold_scale", "query_scale"):
+        object.__setattr__(self, "sensitivity", checked_sensitivity(self.sensitivity))
+        for name in ("threshold_scale", "query_scale"):
             object.__setattr__(self, name, validate.positive(**{name: getattr(self, name)}))
         object.__setattr__(self, "betweens", validate.positive_integer(betweens=self.betweens))
         object.__setattr__(self, "delta", validate.below_one(delta=self.delta))
         if not 0 < self.delta < 0.5:
             raise ValueError(f"delta must be above 0 and below 1/2, got delta={self.delta!r}")
-        if not max(abs(self.low), abs(self.high)) <= _MOST_STEPS * self.grid:
+        if not max(abs(self.low), abs(self.high)) <= MOST_STEPS * self.grid:
             raise ValueError(
                 "low and high must lie within 2^52 grid steps of zero, where queries are cut: "
-                f"{_MOST_STEPS * self.grid!r}, got low={self.low!r} and high={self.high!r}. "
+                f"{MOST_STEPS * self.grid!r}, got low={self.low!r} and high={self.high!r}. "
                 "Subtract a public number from queries and thresholds"
             )
         if not self.least_width > 0:
@@ -182,7 +187,7 @@ class BetweenThresholds(SecretState):
         return "high" if noisy >= self._steps(design.high) - level else "between"
 
     def _steps(self, number: float) -> int:
-        limit = _MOST_STEPS * self.design.grid
+        limit = MOST_STEPS * self.design.grid
         cut = -limit if math.isnan(number) else min(max(number, -limit), limit)
         return math.floor(Fraction(cut) / Fraction(self.design.grid) + Fraction(1, 2))
 
