@@ -406,6 +406,23 @@ def test_search_that_was_begun_without_a_ledger_is_charged_when_it_goes_on(tmp_p
         assert budget.remaining == expected.remaining
 
 
+@pytest.mark.parametrize("is_interrupted", [True, False])
+def test_filters_that_know_nothing_of_a_charged_search_are_charged(tmp_path, is_interrupted):
+    """Filters live in memory: after a kill, a new one had its whole budget left."""
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    run = interrupted if is_interrupted else near
+    first, second = (taut.PrivacyFilter(8.0, 1e-6, kind="renyi") for _ in range(2))
+    with contextlib.suppress(KeyboardInterrupt):
+        search(run, directory=tmp_path / "s", ledger=first)
+    for _ in range(2):
+        search(directory=tmp_path / "s", ledger=second)
+        assert second.remaining == first.remaining
+    assert second.remaining.fraction < 1
+
+
 def test_finished_search_without_a_ledger_is_charged_when_it_is_told(tmp_path):
     search(directory=tmp_path / "s")
     with pytest.raises(BudgetExceeded):

@@ -9,16 +9,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, SupportsFloat
+from weakref import WeakKeyDictionary
 
 from taut._base import validate
 from taut._base.rounding import round_down, round_up
-from taut.accounting import Bounds, Ledger, PrivacyLoss, Trials, best_of, charge
+from taut.accounting import Bounds, Ledger, PrivacyFilter, PrivacyLoss, Trials, best_of, charge
 from taut.adaptive._selection.private_state import PrivateState
 from taut.adaptive._selection.space import Setting, Space
 from taut.errors import UnsoundConfiguration
 from taut.noise import RandomSource, SeededForExperiments, default_generator
 
 __all__ = ["Trial", "Tuned", "tune"]
+
+# Directories of the searches that filters have paid for. They live in memory: one that was made
+# later, or in another process, knows nothing of what the files say is charged.
+_PAID: WeakKeyDictionary[PrivacyFilter, set[Path]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,8 @@ def tune(
             Those of the winner are in its folder ``winner`` in the end, those of others are gone.
         ledger: who keeps the budget, such as a `taut.accounting.BudgetFile`; it is charged with the
             loss of the search before the first trial, and not again when the search goes on;
-            or when it goes on, if it was begun without one.
+            or when it goes on, if it was begun without one. A `PrivacyFilter` lives in memory: one
+            that was made since is charged, too.
         generator: source of bits; the secure one by default.
 
     **Guarantee**: that of `taut.accounting.best_of` for setting, score and output of the winner.
@@ -182,9 +188,11 @@ def tune(
             secure = not isinstance(bits, SeededForExperiments)
             drawn = _drawn(room, trials, bits)
             state.begin(drawn, is_secure=secure, is_charged=payer is not None)
-        elif payer is not None and not state.is_charged:
+        elif payer is not None and not (state.is_charged and _remembers(payer, place)):
             charge(payer, total)
             state.charged()
+        if isinstance(payer, PrivacyFilter) and place is not None:
+            _PAID.setdefault(payer, set()).add(place.resolve())
         if best is None:
             for number, values in state.left:
                 state.ended(number, _tried(run, values, state.place(), costs))
@@ -236,6 +244,13 @@ class _Costs:
                 f"{planned!r}: the promise of the search is void; plan with the loss that trials "
                 "have"
             )
+
+
+def _remembers(ledger: Ledger, place: Path | None) -> bool:
+    """Return whether a ledger still knows of a search that the files say is charged."""
+    if not isinstance(ledger, PrivacyFilter) or place is None:
+        return True
+    return place.resolve() in _PAID.get(ledger, ())
 
 
 def _score_loss(is_public: bool, loss: PrivacyLoss | None) -> PrivacyLoss | None:
