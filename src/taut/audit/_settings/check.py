@@ -57,7 +57,8 @@ def check_settings(
     with differential privacy, `LocalDpMod`), NVFLARE (filters), JAX Privacy (`DPKerasConfig`, its
     events), TensorFlow Privacy (accounting functions, optimizers) and dp-accounting (events): in
     Python, which is parsed and never run, in notebooks, JSON and TOML. Values that a file does not
-    hold can be added; they go before those of the file.
+    hold can be added; they go before those of the file. Noise that a tool finds for a budget is
+    what it finds for its own arguments, where the file shows them.
 
     Args:
         path: the file.
@@ -65,7 +66,7 @@ def check_settings(
         examples: number of training examples.
         batch_size: number of examples of a batch.
         epochs: passes over the data.
-        steps: number of steps.
+        steps: number of steps, in the place of passes where a tool counts those.
         clients: number of clients of a federation.
         rounds: number of rounds of a federation.
         parameters: number of values of a model, where each one that is sent costs something.

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["HIDDEN", "Call", "Document", "Signature", "Unread", "Value", "plain_name"]
+__all__ = [
+    "DATA_LOADER",
+    "HIDDEN",
+    "Call",
+    "Document",
+    "Signature",
+    "Unread",
+    "Value",
+    "plain_name",
+]
 
 HIDDEN = "**"
 """The name of what a call hides behind a star: any argument that it does not show."""
@@ -67,6 +76,16 @@ class Signature:
         return {**found, **keywords}
 
 
+DATA_LOADER = Signature(
+    "DataLoader",
+    (
+        *("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers"),
+        *("collate_fn", "pin_memory", "drop_last"),
+    ),
+)
+"""The loader of PyTorch: no setting by itself, but part of some."""
+
+
 @dataclass(frozen=True)
 class Document:
     """The calls of a file, and values by name that stand beside them."""
@@ -75,20 +94,17 @@ class Document:
     facts: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
 
     def around(self, names: Iterable[str]) -> list[Value]:
-        """Return the distinct values that a file calls by one of these names, best name first.
+        """Return the distinct values that a file calls by one of these names.
 
-        They are numbers. Where there is one, and no literal gives another value of that name, that
-        value comes after the numbers: it may be the one that counts.
+        They are numbers. Where there is one, and no literal gives another value of such a name,
+        that value comes after the numbers: it may be the one that counts.
         """
-        for name in names:
-            found: list[Value] = []
-            values = self.facts.get(name, ())
-            for value in values:
-                if value.is_number and all(value.value != other.value for other in found):
-                    found.append(value)
-            if found:
-                return found + [value for value in values if isinstance(value.value, Unread)][:1]
-        return []
+        values = [value for name in names for value in self.facts.get(name, ())]
+        found: list[Value] = []
+        for value in values:
+            if value.is_number and all(value.value != other.value for other in found):
+                found.append(value)
+        return found + [v for v in values if found and isinstance(v.value, Unread)][:1]
 
 
 def plain_name(key: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from taut.audit._settings.document import (
+    DATA_LOADER,
     HIDDEN,
     Call,
     Document,
@@ -31,6 +32,9 @@ _PARSERS = frozenset(
     {"parse_args", "parse_known_args", "parse_arguments", "get_args", "get_arguments"}
 )
 _HOLDERS = frozenset({"args", "arguments", "opt", "opts", "options"})  # as parameters
+_COMPOSE = Signature("compose", ("event", "count"))
+_PARTS = {part.name: part for part in (DATA_LOADER, _COMPOSE)}  # calls that are no settings
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.comprehension, ast.ListComp, ast.GeneratorExp)
 _ANYTHING = "*"  # in the place of a name
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -75,22 +79,46 @@ class _Program:
         self.known, self.deepest, self.looks = known, deepest, 0
         self.nodes = list(ast.walk(tree))
         self.names = Names(tree)
+        loops = [node for node in self.nodes if isinstance(node, _LOOPS)]
+        self.repeated = {id(part) for loop in loops for part in ast.walk(loop)}
         self.under_way: set[int] = set()
         self.options: dict[str, Value] = {}
         self.options = dict(self._options())
 
     def document(self) -> Document:
         inner: set[int] = set()
-        calls = []
+        calls, sums = [], [node for node in self.nodes if self._composed(node) is not None]
         for node in self.nodes:  # outer calls come before those inside of them
-            name = called(node)
-            if name in self.known and isinstance(node, ast.Call) and id(node) not in inner:
+            if not isinstance(node, ast.Call) or id(node) in inner:
+                continue
+            call, name = self._composed(node, others=len(sums) - 1), called(node)
+            if call is None and name in self.known:
                 call = self._call(node, 0)
-                if self.known[name].fits(call):
-                    calls.append(call)
-                if "DpEvent" in name:
-                    inner |= {id(part) for part in ast.walk(node)}
+            if call is None or not self.known[call.name].fits(call):
+                continue
+            calls.append(call)
+            if "DpEvent" in call.name:
+                inner |= {id(part) for part in ast.walk(node)}
         return Document(tuple(calls), self._facts())
+
+    def _composed(self, node: ast.AST, *, others: int = 0) -> Call | None:
+        """Return what an accountant is told by `compose(event, count)`, as one event.
+
+        Args:
+            node: any node.
+            others: how many other such calls there are: the sum is of all that one accountant sees.
+        """
+        if not isinstance(node, ast.Call) or called(node) != _COMPOSE.name:
+            return None
+        call = self._call(node, 0)
+        event = call.arguments.get("event")
+        if event is None or not isinstance(event.value, Call) or "DpEvent" not in event.value.name:
+            return None
+        count = {"count": Value(1, call.where), **call.arguments}
+        if others or id(node) in self.repeated:
+            said = "the number of times that it is composed, in a loop or by several calls,"
+            count["count"] = Value(Unread(said), call.where)
+        return Call("SelfComposedDpEvent", count, call.where)
 
     def _facts(self) -> dict[str, tuple[Value, ...]]:
         found: defaultdict[str, list[Value]] = defaultdict(list)
@@ -100,11 +128,8 @@ class _Program:
         for name, value in self.options.items():
             found[plain_name(name)].append(value)
         for node in self.nodes:
-            for keyword in node.keywords if isinstance(node, ast.Call) else ():
-                if keyword.arg is not None:
-                    said = self.value(keyword.value)
-                    where = f"line {keyword.value.lineno}"
-                    found[plain_name(keyword.arg)].append(Value(said, where))
+            for name, given in _named(node):
+                found[plain_name(name)].append(Value(self.value(given), f"line {given.lineno}"))
         return {name: tuple(values) for name, values in found.items()}
 
     def _options(self) -> Iterator[tuple[str, Value]]:
@@ -147,11 +172,15 @@ class _Program:
             for k in node.keywords
             if k.arg is not None
         }
-        plain = list(itertools.takewhile(lambda a: not isinstance(a, ast.Starred), node.args))
+        plain = list(itertools.takewhile(_has_a_place, node.args))
         positional = [self._argument(arg, where, depth) for arg in plain]
         if len(plain) < len(node.args) or any(k.arg is None for k in node.keywords):
             keywords[HIDDEN] = Value(Unread("arguments behind a star"), where)
-        signature = self.known.get(name, Signature(name))
+        signature = self.known.get(name, _PARTS.get(name))
+        if signature is None:
+            if len(positional) > 1 or any(value.is_number for value in positional):
+                keywords[HIDDEN] = Value(Unread("arguments without a name"), where)
+            signature = Signature(name)
         return Call(name, signature.bound(positional, keywords), where)
 
     def _argument(self, node: ast.expr, where: str, depth: int) -> Value:
@@ -213,6 +242,52 @@ class _Program:
         except (ArithmeticError, ValueError):
             return _unread(node)
         return result if _is_number(result) else _unread(node)
+
+
+def _named(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield what a node names beside variables: arguments, attributes, and keys of tables.
+
+    `self.epochs = epochs` passes on a value that stands elsewhere.
+    """
+    if isinstance(node, ast.Call):
+        order = _PARTS[called(node)].positional if called(node) in _PARTS else ()
+        yield from zip(order, itertools.takewhile(_has_a_place, node.args), strict=False)
+        yield from ((k.arg, k.value) for k in node.keywords if k.arg is not None)
+        return
+    pairs: list[tuple[str | None, ast.expr]] = []
+    if isinstance(node, ast.Dict):
+        pairs = [(_key(key), value) for key, value in zip(node.keys, node.values, strict=True)]
+    elif isinstance(node, ast.Assign):
+        pairs = [(_place(target), node.value) for target in node.targets]
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
+        pairs = [(_place(node.target), node.value)]
+    elif isinstance(node, ast.AugAssign) and (name := _place(node.target)) is not None:
+        yield name, node.target
+    yield from ((name, value) for name, value in pairs if name and _last_name(value) != name)
+
+
+def _has_a_place(argument: ast.expr) -> bool:
+    return not isinstance(argument, ast.Starred)
+
+
+def _key(node: ast.expr | None) -> str | None:
+    """Return a constant key of a table."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return None
+
+
+def _place(target: ast.expr) -> str | None:
+    """Return the name of an attribute or a key that is assigned to."""
+    if isinstance(target, ast.Attribute):
+        return target.attr
+    return _key(target.slice) if isinstance(target, ast.Subscript) else None
+
+
+def _last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _changed(node: ast.AST) -> Iterator[str]:

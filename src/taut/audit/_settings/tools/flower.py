@@ -126,9 +126,10 @@ def _local(reader: Reader) -> CheckedSetting:
     epsilon = reader.needed("epsilon", "noise is scaled by it", "epsilon")
     rounds = reader.whole("rounds", reader.needed("rounds", "every round is a release"))
     delta = reader.delta(None, "delta")
+    asked = reader.as_called().delta(None, "delta")
     loss, wrong = None, []
-    if norm is not None and sensitivity is not None and epsilon and delta:
-        sigma = sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    if norm is not None and sensitivity is not None and epsilon and asked:
+        sigma = sensitivity * math.sqrt(2 * math.log(1.25 / asked)) / epsilon
         reader.read["noise"] = f"deviation {sigma:.4g} (the classical Gaussian formula)"
         moved = 2 * validate.positive(clipping_norm=norm)
         if sensitivity < moved * (1 - 1e-9):  # a sum of two floats

@@ -38,6 +38,7 @@ JAX_PRIVACY = (
     Signature("truncated_dpsgd_event", ("noise_multiplier", "iterations")),
     Signature("BandMFConfig"),
 )
+_OFTEN = "gradient_accumulation_steps"
 _LOOSE_TARGET = (
     "a noise_multiplier of one's own is accepted up to 0.1 beyond epsilon: state the bounds here, "
     "not epsilon"
@@ -78,33 +79,14 @@ def check_jax_privacy(reader: Reader, document: Document) -> CheckedSetting:  # 
 
 def _keras(reader: Reader) -> CheckedSetting:
     claimed = reader.needed("epsilon", "the tool asks for it", "epsilon")
-    sigma = reader.number("noise_multiplier", "noise_multiplier")
-    records = reader.whole(
-        "examples", reader.needed("examples", "the rate is a batch over them", "train_size")
-    )
-    micro = reader.whole(
-        "batch_size", reader.needed("batch_size", "the rate is a batch over all", "batch_size")
-    )
-    often = reader.whole(
-        "gradient_accumulation_steps",
-        reader.own("gradient_accumulation_steps", 1),
-    )
-    steps = reader.whole("steps", reader.needed("steps", "every step is a release", "train_steps"))
-    reader.own("clipping_norm")
-    delta = reader.delta(records, "delta")
-    batch = None if micro is None or often is None else micro * often
-    rate = None
-    if batch is not None and records is not None:
-        batch = min(batch, records)
-        rate = batch / records
-    run = NoisySteps(sigma, delta, steps, rate, batch, records)
+    run = _run(reader)
     wrong = []
-    if sigma is None and claimed:
-        sigma = least_noise(run, claimed)
+    if run.sigma is None and claimed and not reader.is_open("noise_multiplier"):
+        sigma = least_noise(_run(reader.as_called()), claimed)
         run = replace(run, sigma=sigma)
         if sigma is not None:
             reader.read["noise_multiplier"] = f"{sigma:.4g} (the least that keeps epsilon)"
-    elif sigma is not None:
+    elif run.sigma is not None:
         wrong.append(_LOOSE_TARGET)
     poisson = reader.flag("poisson_sampling_in_fit", False)
     readings = [run.poisson()]
@@ -117,12 +99,34 @@ def _keras(reader: Reader) -> CheckedSetting:
         where=reader.call.where,
         unit="example",
         read=reader.read,
-        delta=delta,
+        delta=run.delta,
         claimed=claimed,
         readings=tuple(readings),
         false_promises=_that_matter(wrong, run, claimed),
         missing=(*reader.missing, *seeded),
     )
+
+
+def _run(reader: Reader) -> NoisySteps:
+    # An argument that is left out asks the tool for noise, whatever else in the file has some.
+    own = "noise_multiplier" in reader.call.arguments
+    sigma = reader.number("noise_multiplier", "noise_multiplier") if own else None
+    records = reader.whole(
+        "examples", reader.needed("examples", "the rate is a batch over them", "train_size")
+    )
+    micro = reader.whole(
+        "batch_size", reader.needed("batch_size", "the rate is a batch over all", "batch_size")
+    )
+    often = reader.whole(_OFTEN, reader.own(_OFTEN, None if reader.is_open(_OFTEN) else 1))
+    steps = reader.whole("steps", reader.needed("steps", "every step is a release", "train_steps"))
+    reader.own("clipping_norm")
+    delta = reader.delta(records, "delta")
+    batch = None if micro is None or often is None else micro * often
+    rate = None
+    if batch is not None and records is not None:
+        batch = min(batch, records)
+        rate = batch / records
+    return NoisySteps(sigma, delta, steps, rate, batch, records)
 
 
 def _that_matter(wrong: list[str], run: NoisySteps, claimed: float | None) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 
 from taut.accounting import Adjacency
-from taut.audit._settings.document import HIDDEN, Document, Signature
+from taut.audit._settings.document import DATA_LOADER, HIDDEN, Call, Document, Signature
 from taut.audit._settings.reader import Reader
 from taut.audit._settings.result import CheckedSetting, SettingsReading
 from taut.audit._settings.runs import NoisySteps, least_noise
@@ -58,6 +58,12 @@ _CHANGING = (
 _OPEN_BATCH = (
     "batch_size: the loader gets one that the file does not show; give it with --batch-size"
 )
+_WHY_BATCH = "the loader decides how many examples a step sees"
+_OTHER_BATCHES = ("sampler", "batch_sampler")
+_OWN_SAMPLER = (
+    "the number of batches: the loader has a sampler of its own, which decides about it, and the "
+    "rate is one over it; give --batch-size, and --examples as it draws them"
+)
 
 
 def check_opacus(reader: Reader, document: Document) -> CheckedSetting:
@@ -74,22 +80,26 @@ def check_opacus(reader: Reader, document: Document) -> CheckedSetting:
     if calibrated:
         claimed = reader.needed("target_epsilon", "noise is found for it", "target_epsilon")
     else:
+        claimed = reader.beside("target_epsilon")
         sigma = reader.needed("noise_multiplier", "no noise, no promise", "noise_multiplier")
     reader.own("max_grad_norm")
     poisson = reader.flag("poisson_sampling", True)
-    run = _run(reader, sigma)
+    runs = _runs(reader, sigma)
     if calibrated and claimed is not None:
-        sigma = least_noise(run, claimed)
-        run = replace(run, sigma=sigma)
-        if sigma is not None:
-            reader.read["noise_multiplier"] = f"{sigma:.4g} (the least that keeps target_epsilon)"
+        asked = [least_noise(run, claimed) for run in _runs(reader.as_called(), None)]
+        runs = tuple(replace(run, sigma=least) for run, least in zip(runs, asked, strict=True))
+        if asked[0] is not None:
+            reader.read["noise_multiplier"] = (
+                f"{asked[0]:.4g} (the least that keeps target_epsilon)"
+            )
+    run = runs[0]
     wrong = [_NOT_POISSON + _reported(run)] if poisson is False else []
     wrong += [_GDP] if _accountant(document) == "gdp" else []
     notes = [_SIZE] if _is_secure(document) else [_SECURE, _SIZE]
     notes += [_ADAPTIVE] if reader.own("clipping") == "adaptive" else []
     readings = [
-        *((run.poisson(),) if poisson is not False else ()),
-        *((run.shuffled(),) if poisson is not True else ()),
+        *(run.poisson() for run in runs if poisson is not False),
+        *(run.shuffled() for run in runs if poisson is not True),
     ]
     if any(call.name in _SCHEDULES for call in document.calls):
         readings = [replace(reading, bounds=None) for reading in readings]
@@ -129,30 +139,60 @@ def _reported(run: NoisySteps) -> str:
     return "" if bounds is None else f" (it reports about {bounds.upper:.2g})"
 
 
-def _run(reader: Reader, sigma: float | None) -> NoisySteps:
+def _runs(reader: Reader, sigma: float | None) -> tuple[NoisySteps, ...]:
+    """Return the run; two of them, if the file leaves open whether the loader cuts its end off."""
     loader = reader.nested("data_loader")
-    around = Reader(loader, Document(()), reader.given) if loader is not None else None
-    batch = around.number("batch_size", "batch_size") if around is not None else None
-    if around is not None and batch is not None:
-        reader.read["batch_size"] = around.read["batch_size"]
-    elif around is not None and (around.is_open("batch_size") or around.is_open(HIDDEN)):
-        reader.missing.append(_OPEN_BATCH)
-    else:
-        batch = reader.needed("batch_size", "the loader decides how many examples a step sees")
+    size = reader.whole("batch_size", _batch_of(reader, loader))
     examples = reader.whole(
         "examples", reader.needed("examples", "the rate is a batch over all examples")
     )
-    size = reader.whole("batch_size", batch)
-    epochs = reader.needed("epochs", "the engine counts steps, and the loop decides them", "epochs")
-    dropped = around is not None and around.flag("drop_last", False) is True
-    rate = steps = None
-    if size is not None and examples is not None:
-        batches = max(examples // size if dropped else -(-examples // size), 1)
-        rate = 1 / batches
-        steps = None if epochs is None else max(math.ceil(epochs * batches), 1)
-        size = min(size, examples)
+    steps, epochs = reader.steps_for("epochs"), None
+    if steps is None:
+        why = "the engine counts steps, and the loop decides them"
+        epochs = reader.needed("epochs", why, "epochs")
     delta = reader.delta(examples, "target_delta")
-    return NoisySteps(sigma, delta, steps, rate, size, examples, epochs, drops_last=dropped)
+    if size is None or examples is None:
+        return (NoisySteps(sigma, delta, steps, None, size, examples, epochs),)
+    dropped = _drops_last(reader.document, loader)
+    found = []
+    for drops in (False, True) if dropped is None and examples % size else (bool(dropped),):
+        batches = max(examples // size if drops else -(-examples // size), 1)
+        count = steps if epochs is None else max(math.ceil(epochs * batches), 1)
+        batch = min(size, examples)
+        run = NoisySteps(sigma, delta, count, 1 / batches, batch, examples, epochs)
+        found.append(replace(run, drops_last=drops))
+    return tuple(found)
+
+
+def _batch_of(reader: Reader, loader: Call | None) -> float | None:
+    """Return how many examples a loader puts into a batch; None, and a note, if that is open."""
+    if loader is None:
+        return reader.needed("batch_size", _WHY_BATCH)
+    around = Reader(loader, Document(()), reader.given, own_first=reader.own_first)
+    others = [around.own(name) is not None or around.is_open(name) for name in _OTHER_BATCHES]
+    if any(others) and reader.given.get("batch_size") is None:
+        reader.missing.append(_OWN_SAMPLER)
+        return None
+    batch = around.number("batch_size", "batch_size")
+    if batch is not None:
+        reader.read["batch_size"] = around.read["batch_size"]
+    elif around.is_open("batch_size") or around.is_open(HIDDEN):
+        reader.missing.append(_OPEN_BATCH)
+    elif loader.name == DATA_LOADER.name:
+        reader.read["batch_size"] = f"1 (default of the loader, {loader.where})"
+        return 1.0
+    else:
+        return reader.needed("batch_size", _WHY_BATCH)
+    return batch
+
+
+def _drops_last(document: Document, loader: Call | None) -> bool | None:
+    """Say whether a loader leaves out records that fill no batch; None if the file does not."""
+    if loader is not None and loader.name == DATA_LOADER.name:
+        around = Reader(loader, Document(()), {})
+        return None if around.is_open(HIDDEN) else around.flag("drop_last", False)
+    said = [value.value for value in document.facts.get("drop_last", ())] or [False]
+    return said[0] if said[0] in (True, False) and said.count(said[0]) == len(said) else None
 
 
 def _accountant(document: Document) -> str | None:

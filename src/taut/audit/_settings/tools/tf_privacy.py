@@ -62,10 +62,10 @@ def check_tf_privacy(reader: Reader, document: Document) -> CheckedSetting:  # n
         reader: the arguments of the call.
         document: the file around it.
     """
-    claimed = reader.number("target_epsilon", "target_epsilon") if _finds_noise(reader) else None
+    claimed = reader.beside("target_epsilon")
     run, micro = _run(reader)
-    if claimed is not None:
-        sigma = least_noise(run, claimed)
+    if claimed is not None and _finds_noise(reader):
+        sigma = least_noise(_run(reader.as_called())[0], claimed)
         run = replace(run, sigma=sigma)
         if sigma is not None:
             reader.read["noise_multiplier"] = f"{sigma:.4g} (the least that keeps target_epsilon)"
@@ -107,24 +107,30 @@ def _run(reader: Reader) -> tuple[NoisySteps, bool]:
     batch = reader.whole(
         "batch_size", reader.needed("batch_size", "the rate is a batch over all", "batch_size")
     )
-    epochs = reader.needed("epochs", "every step is a release", "epochs", "num_epochs")
+    steps, epochs = reader.steps_for("epochs", "num_epochs"), None
+    if steps is None:
+        epochs = reader.needed("epochs", "every step is a release", "epochs", "num_epochs")
     delta = reader.delta(records, "delta")
     micro = _microbatches(reader, batch)
-    if micro and sigma is not None:
+    if micro is None:
+        sigma = None
+    elif micro and sigma is not None:
         sigma /= 2
-    rate = steps = None
+    rate = None
     if batch is not None and records is not None:
         batch = min(batch, records)
         rate = batch / records
-        steps = None if epochs is None else max(math.ceil(epochs / rate * (1 - 1e-12)), 1)
-    return NoisySteps(sigma, delta, steps, rate, batch, records, epochs, micro), micro
+        steps = steps if epochs is None else max(math.ceil(epochs / rate * (1 - 1e-12)), 1)
+    return NoisySteps(sigma, delta, steps, rate, batch, records, epochs, bool(micro)), bool(micro)
 
 
-def _microbatches(reader: Reader, batch: int | None) -> bool:
-    """Say whether several examples are clipped together."""
+def _microbatches(reader: Reader, batch: int | None) -> bool | None:
+    """Say whether several examples are clipped together; None if the file leaves it open."""
     if reader.call.name == "compute_dp_sgd_privacy_statement":
         return reader.flag("used_microbatching", True) is not False
     if reader.call.name not in _OPTIMIZERS:
         return False
-    count = reader.own("num_microbatches")
-    return isinstance(count, int) and count != batch
+    count = reader.whole("num_microbatches", reader.own("num_microbatches"))
+    if reader.is_open("num_microbatches"):
+        return None
+    return count is not None and count != batch
