@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ __all__ = ["read_document"]
 
 _MOST_BYTES = 1 << 20  # of one file: a long training script has a tenth of it
 _DEEPEST = 40  # tables inside of tables, or events inside of events; real ones have about eight
+_MAGIC = re.compile(r"\s*%%(\w*)")
+_PYTHON = frozenset({"time", "timeit", "capture", "prun"})  # what notebooks run as Python
 _KINDS = (
     ".py (read, never run), .ipynb, .json, .toml, and .txt with the text of a dp-accounting event"
 )
@@ -92,11 +95,17 @@ def _cells(cells: list[Any]) -> str:
             source = cell.get("source", "")
             parts = source if isinstance(source, list) else [source]
             code = "".join(part for part in parts if isinstance(part, str))
-            if not code.lstrip().startswith("%%"):
-                lines += (_plain(line) for line in code.splitlines())
+            if (cell_magic := _MAGIC.match(code)) is not None:
+                code = code[cell_magic.end() :] if cell_magic[1] in _PYTHON else ""
+                code = code.partition("\n")[2]
+            lines += (_plain(line) for line in code.splitlines())
     return "\n".join(lines)
 
 
 def _plain(line: str) -> str:
     inner = line.lstrip()
-    return line[: len(line) - len(inner)] + "pass" if inner.startswith(("%", "!")) else line
+    if not inner.startswith(("%", "!")):
+        return line
+    word, _, rest = inner[1:].partition(" ")
+    code = rest.lstrip() if word in _PYTHON and not rest.lstrip().startswith("-") else ""
+    return line[: len(line) - len(inner)] + (code or "pass")

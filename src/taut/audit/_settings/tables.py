@@ -73,8 +73,9 @@ class _Tables:
         if name is None:
             return None
         arguments: dict[str, Value] = {}
-        for key, value in inner.items():
-            if key not in _NAMES:
+        beside = () if inner is data else data.items()
+        for key, value in (*inner.items(), *beside):
+            if key not in _NAMES and value is not inner:
                 argument, where = plain_name(str(key)), f"{place}.{key}".lstrip(".")
                 said = self._value(value, depth)
                 if argument in arguments and arguments[argument].value != said:
