@@ -118,14 +118,17 @@ def test_parameters_are_compared():
     assert "has another errors and radius and sensitivity on the neighbour" in finding
 
 
-def test_failure_on_one_side_is_found_without_its_message():
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_failure_on_one_side_is_found_without_its_message(error):
     def program(rows):
         if len(rows) < 20:
-            raise ValueError(f"the secret is {rows[0, 0]}")
+            raise error(f"the secret is {rows[0, 0]}")
         return GAUSSIAN.release_sum(rows)
 
     (finding,) = replay(program, ROWS, ROWS[:-1]).findings
-    assert finding.startswith("ValueError was raised on the neighbour alone, at test_replay.py:")
+    assert finding.startswith(
+        f"{error.__name__} was raised on the neighbour alone, at test_replay.py:"
+    )
     assert "secret" not in finding
 
 

@@ -1,11 +1,17 @@
 """What a program returns: no difference hides in objects that both runs share, names or signs."""
 
 import functools
+import io
+import random
+import types
 from collections import namedtuple
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from scipy import sparse
@@ -49,6 +55,55 @@ class Labelled(torch.nn.Linear):
         self.mean = mean
 
 
+class Private:
+    __slots__ = ("__value",)
+
+    def __init__(self, value):
+        self.__value = value
+
+
+class Lenient:
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return isinstance(other, Lenient)
+
+    __hash__ = None
+
+
+class Uncopied:
+    def __init__(self, value):
+        self.value = value
+
+    def __reduce__(self):
+        raise NotImplementedError("it holds a lock")
+
+
+class Counted:
+    """An object that remembers how often it was looked at, and holds nothing else."""
+
+    @functools.cached_property
+    def own(self):
+        return object()
+
+
+def with_note(thing, value, name="note"):
+    setattr(thing, name, value)
+    return thing
+
+
+def with_buffer(module, value):
+    module.register_buffer("mean_of_all", value, persistent=False)
+    return module
+
+
+def levels(rows):
+    """Return one row's index; pandas keeps the levels of those that are gone."""
+    made = pd.MultiIndex.from_arrays([["x", *map(str, rows[:, 0])], [0] * (len(rows) + 1)])
+    return made[:1]
+
+
 def written_into(thing, write):
     def program(rows):
         write(thing, float(rows.sum()))
@@ -72,6 +127,10 @@ def fill(tensor, number):
         written_into(torch.nn.Linear(1, 1), lambda thing, number: fill(thing.weight, number)),
         written_into(Holder(), lambda thing, number: setattr(thing, "value", number)),
         written_into({"model": Holder()}, lambda t, number: setattr(t["model"], "value", number)),
+        written_into(set(), lambda thing, number: (thing.clear(), thing.add(number))),
+        written_into(bytearray(8), lambda t, number: t.__setitem__(slice(None), b"%f" % number)),
+        written_into(types.SimpleNamespace(), lambda t, number: setattr(t, "value", number)),
+        written_into(io.StringIO(), lambda t, number: (t.truncate(0), t.write(str(number)))),
         written_into(Both([1.0], 2.0), lambda thing, number: thing.one.append(number)),
         written_into(
             pd.DataFrame({"a": [1.0]}), lambda thing, number: thing.update({"a": [number]})
@@ -102,6 +161,41 @@ def test_object_of_both_runs_is_compared_as_the_first_one_left_it(program):
         lambda rows: Labelled(float(rows.mean())),
         lambda rows: torch.nn.Sequential(Labelled(float(rows.mean()))),
         lambda rows: Both(1, [len(rows)]),
+        lambda rows: with_note(Both(1, 2), len(rows)),
+        lambda rows: Private(len(rows)),
+        lambda rows: Lenient(len(rows)),
+        lambda rows: types.SimpleNamespace(sums=np.array([len(rows), 1])),
+        lambda rows: io.StringIO(str(len(rows))),
+        lambda rows: io.BytesIO(bytes(len(rows))),
+        lambda rows: ValueError(len(rows)),
+        lambda rows: random.Random(len(rows)),
+        lambda rows: memoryview(bytes(len(rows))),
+        lambda rows: {len(rows)},
+        lambda rows: Decimal("1." + len(rows) * "0"),
+        lambda rows: Decimal("0" if len(rows) > 3 else "-0"),
+        lambda rows: np.array([(len(rows), np.nan)], dtype=[("a", "i4"), ("b", "f8")]),
+        lambda rows: np.array([len(rows)], dtype="M8[D]"),
+        lambda rows: with_note(pd.DataFrame({"a": [1.0]}), {"n": len(rows)}, "attrs"),
+        lambda rows: pd.Series([1.0], name=f"of {len(rows)}"),
+        lambda rows: pd.Series([1.0], index=pd.Index([1], name=f"of {len(rows)}")),
+        lambda rows: pd.Series(["x"], dtype=pd.CategoricalDtype(["x", *map(str, rows[:, 0])])),
+        lambda rows: pd.Categorical(["x"], categories=["x", *map(str, rows[:, 0])]),
+        lambda rows: pd.DataFrame(
+            {"a": np.ones(2, "i8" if len(rows) > 3 else "f8"), "b": [0.5, 2]}
+        ),
+        lambda rows: pd.Series([1], index=levels(rows)),
+        lambda rows: pl.Series(f"of {len(rows)}", [1.0]),
+        lambda rows: pl.Series("a", ["x"], dtype=pl.Enum(["x", *map(str, rows[:, 0])])),
+        lambda rows: pa.array([str(len(rows))]).dictionary_encode(),
+        lambda rows: torch.tensor([len(rows)], dtype=torch.bfloat16),
+        lambda rows: (torch.eye(2) * len(rows)).to_sparse(),
+        lambda rows: torch.sparse_coo_tensor(
+            [range(len(rows))], [0.0] * len(rows), (9,), check_invariants=True
+        ),
+        lambda rows: torch.tensor([1.0 + len(rows) * 1j]).conj(),
+        lambda rows: Labelled(torch.tensor(rows.mean())),
+        lambda rows: with_note(Labelled(1.0), len(rows), "_note"),
+        lambda rows: with_buffer(Labelled(1.0), torch.tensor(rows.mean())),
     ],
 )
 def test_difference_beside_the_numbers_is_found(program):
@@ -133,10 +227,49 @@ TABLE = pd.DataFrame({"a": [1.0, np.nan], "b": ["x", "y"]}, index=["u", "v"])
         lambda _: float,
         lambda _: Pair(1.0, SHARED),
         lambda _: 1.0 + 0.0 * 1j,
+        lambda _: types.SimpleNamespace(sums=SHARED.copy()),
+        lambda _: io.StringIO("text"),
+        lambda _: Uncopied(3),
+        lambda _: ValueError("a", 1),
+        lambda _: frozenset([1, "a"]),
+        lambda _: Decimal("NaN"),
+        lambda _: with_note(Both(1, 2), 3),
+        lambda _: Private(3),
+        lambda _: Lenient(3),
+        lambda _: Counted(),
+        lambda _: np.array(["NaT", "2020-01-01"], dtype="M8[D]"),
+        lambda _: np.array([(1, np.nan)], dtype=[("a", "i4"), ("b", "f8")]),
+        lambda _: pd.Series([pd.NaT, pd.Timestamp("2020-01-01")]),
+        lambda _: pd.Series([pd.NA, 1], dtype="Int64", name="a"),
+        lambda _: pd.Series(pd.Categorical(["a", None])),
+        lambda _: pd.Series([1], index=levels(AGES)),
+        lambda _: pl.DataFrame({"a": [1.0], "b": ["x"]}),
+        lambda _: pa.table({"a": [1.0], "b": ["x"]}),
+        lambda _: pa.chunked_array([["a", None]]).dictionary_encode(),
+        lambda _: torch.tensor([1.0], dtype=torch.bfloat16),
+        lambda _: torch.eye(2).to_sparse(),
+        lambda _: torch.nn.LSTM(1, 1).to(torch.bfloat16).train(),
+        lambda _: torch.optim.Adam(Labelled(1.0).parameters()),
     ],
 )
 def test_results_that_are_alike_pass(program):
     assert found(program).findings == ()
+
+
+class Unordered:
+    """An object that refuses to be compared, as those do that are computed later."""
+
+    __slots__ = ()
+
+    def __eq__(self, other):
+        raise RuntimeError("compute it first")
+
+    __hash__ = None
+
+
+def test_results_that_refuse_to_be_compared_are_refused():
+    with pytest.raises(TypeError, match="two results of type Unordered cannot be compared"):
+        found(lambda _: Unordered())
 
 
 def test_result_that_holds_itself_is_refused_soon():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import functools
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,11 @@ __all__ = ["kept", "where_different"]
 
 _DEEPEST = 50  # nested containers: beyond, a structure holds itself
 _PLAIN = (int, float, complex, str, bytes, np.ndarray, list, tuple, dict, set, frozenset)
+_SCALARS = (int, float, complex, str, bytes, np.ndarray)
+_COPIED = ("__reduce__", "__reduce_ex__", "__getstate__")  # what decides about copies of an object
+_INCOMPARABLE = (
+    "two results of type {} cannot be compared; return numbers, arrays, or containers of them"
+)
 _Form = Literal["numbers", "keys", "places", "attributes", "state"]
 
 
@@ -70,7 +76,7 @@ def where_different(one: Any, other: Any, path: str = "", depth: int = 0) -> Ite
     ours = one.parts if isinstance(one, _Kept) else _parts(one)
     theirs = _parts(other)
     if ours is None or theirs is None:
-        if not bool(np.all(one == other)):
+        if not _is_equal(one, other):
             yield here
     elif ours.form == "numbers":
         if not _are_same(ours.inside, theirs.inside, depth):
@@ -109,6 +115,12 @@ def _parts(value: Any, *, strict: bool = True) -> _Parts | None:
         return _Parts("numbers", numbers)
     if callable(getattr(value, "state_dict", None)):
         return _Parts("state", {"": value.state_dict(), **_beside_state(value)})
+    if isinstance(value, set):  # this and the next are compared by ==, and can change
+        return _Parts("state", {"": frozenset(value)})
+    if isinstance(value, bytearray | memoryview):
+        return _Parts("state", {"": bytes(value)})
+    if isinstance(value, decimal.Decimal):  # which equals others, or as NaN not even itself
+        return _Parts("state", {"": tuple(value.as_tuple())})
     if isinstance(value, Mapping):
         return _Parts("keys", dict(value))
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | range):
@@ -124,9 +136,12 @@ def _parts(value: Any, *, strict: bool = True) -> _Parts | None:
         bound = {"function": value.func, "arguments": value.args, "named": value.keywords}
         return _Parts("attributes", bound)
     if dataclasses.is_dataclass(value):
-        names = [item.name for item in dataclasses.fields(value)]
-        return _Parts("attributes", {name: getattr(value, name) for name in names})
-    return _attributes(value, strict=strict) if _has_no_equality(value) else None
+        names = [item.name for item in dataclasses.fields(value) if hasattr(value, item.name)]
+        fields = {name: getattr(value, name) for name in names}
+        return _Parts("attributes", {**fields, **_own(value)})
+    if _has_no_equality(value) or (_own(value) and not isinstance(value, _PLAIN)):
+        return _attributes(value, strict=strict)
+    return None
 
 
 def _numbers(value: Any) -> dict[Any, Any] | None:
@@ -135,17 +150,57 @@ def _numbers(value: Any) -> dict[Any, Any] | None:
         return {"data": value.filled(0), "mask": np.ma.getmaskarray(value)}
     if isinstance(value, np.ndarray | np.generic | float | complex):
         return {"data": np.asarray(value)}
-    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor
-        return {"data": value.detach().cpu().numpy()}
-    if hasattr(value, "to_numpy"):  # a data frame, or a column, with what names its rows
-        names = {"index": getattr(value, "index", None), "columns": getattr(value, "columns", None)}
-        known = {k: np.asarray(v) for k, v in names.items() if v is not None and not callable(v)}
-        return {"data": np.asarray(value.to_numpy()), **known}
+    if hasattr(value, "detach") and hasattr(value, "cpu"):
+        return _of_tensor(value.detach().cpu())
+    if hasattr(value, "to_numpy"):  # a data frame, or a column
+        listed = getattr(value, "to_pylist", None)  # Arrow makes no array of some columns
+        data = np.asarray(value.to_numpy()) if listed is None else _boxed(listed())
+        return {"data": data, **_labels(value)}
     if hasattr(value, "tocoo"):  # a sparse matrix
         found = value.tocoo()
         shape = np.asarray(found.shape)
         return {"data": found.data, "row": found.row, "column": found.col, "shape": shape}
     return None
+
+
+def _of_tensor(tensor: Any) -> dict[str, Any]:
+    plain, parts = tensor.resolve_conj().resolve_neg(), {"type": _boxed(str(tensor.dtype))}
+    if str(tensor.layout) != "torch.strided":
+        plain, parts["count"] = tensor.to_dense(), np.asarray(tensor._nnz())
+    try:
+        return {"data": plain.numpy(), **parts}
+    except TypeError:  # of a type that NumPy does not have
+        return {"data": plain.float().numpy(), **parts}
+
+
+def _labels(value: Any) -> dict[str, Any]:
+    """Return what a data frame or a column holds beside its values: names, types, categories."""
+    found = {}
+    for name in ("index", "columns"):
+        held = getattr(value, name, None)
+        if held is not None and not callable(held):
+            found[name] = np.asarray(held)
+            found[f"{name} names"] = _boxed(
+                [list(getattr(held, part, None) or ()) for part in ("names", "levels")]
+            )
+    own = {name: getattr(value, name, None) for name in ("name", "names", "attrs")}
+    found["own"] = _boxed({k: v for k, v in own.items() if not callable(v)})
+    kinds: Any = getattr(value, "dtypes", getattr(value, "dtype", getattr(value, "type", None)))
+    several = isinstance(kinds, Sequence) or hasattr(kinds, "to_numpy")
+    found["types"] = _boxed([_of_type(kind) for kind in (kinds if several else [kinds])])
+    return found
+
+
+def _of_type(kind: Any) -> tuple[Any, ...]:
+    categories = getattr(kind, "categories", None)
+    listed = None if categories is None else list(categories)
+    return str(kind), listed, getattr(kind, "ordered", None)
+
+
+def _boxed(value: Any) -> NDArray[Any]:
+    box = np.empty(1, dtype=object)
+    box[0] = value
+    return box
 
 
 def _beside_state(value: Any) -> dict[str, Any]:
@@ -156,31 +211,61 @@ def _beside_state(value: Any) -> dict[str, Any]:
     return {
         ".".join(("", *([place] if place else []), name)): held
         for place, module in modules()
-        for name, held in vars(module).items()
-        if not name.startswith("_") and isinstance(held, _PLAIN) and name != "training"
+        for name, held in (*vars(module).items(), *vars(module).get("_buffers", {}).items())
+        if name != "training" and _is_told(name, held)
     }
+
+
+def _is_told(name: str, held: Any) -> bool:
+    """Say whether an attribute of a module counts; private containers hold its machinery."""
+    if held is None or callable(held):
+        return False
+    plain = _SCALARS if name.startswith("_") else _PLAIN
+    return isinstance(held, plain) or _numbers(held) is not None
 
 
 def _attributes(value: Any, *, strict: bool) -> _Parts | None:
     slots = {
         name
         for kind in type(value).__mro__
-        for name in _listed(vars(kind).get("__slots__", ()))
-        if not name.startswith("__") and hasattr(value, name)
+        for name in _listed(kind)
+        if not (name.startswith("__") and name.endswith("__")) and hasattr(value, name)
     }
     if not hasattr(value, "__dict__") and not slots:
         if strict:
-            raise TypeError(
-                f"two results of type {type(value).__name__} cannot be compared; return numbers, "
-                "arrays, or containers of them"
-            )
+            raise TypeError(_INCOMPARABLE.format(type(value).__name__))
         return None
     held = {name: getattr(value, name) for name in sorted(slots)}
-    return _Parts("attributes", {**held, **getattr(value, "__dict__", {})})
+    return _Parts("attributes", {**held, **_own(value), **_hidden(value)})
 
 
-def _listed(slots: Any) -> list[str]:
-    return [slots] if isinstance(slots, str) else list(slots)
+def _own(value: Any) -> dict[str, Any]:
+    """Return what an object holds by name, but for what it computes from that and remembers."""
+    return {
+        name: held
+        for name, held in getattr(value, "__dict__", {}).items()
+        if not isinstance(getattr(type(value), name, None), functools.cached_property)
+    }
+
+
+def _hidden(value: Any) -> dict[str, Any]:
+    """Return what a copy of an object would be made of, where that is more than its attributes."""
+    kind = type(value)
+    if all(getattr(kind, name) is getattr(object, name) for name in _COPIED):
+        return {}
+    try:
+        made = value.__reduce_ex__(2)
+    except Exception:  # it refuses to be copied: its attributes are all there is to see
+        return {}
+    return {"": tuple(made[1:3])} if isinstance(made, tuple) else {}
+
+
+def _listed(kind: type) -> list[str]:
+    """Return the slots of a class, private ones by the names that they have outside of it."""
+    slots = vars(kind).get("__slots__", ())
+    names = [slots] if isinstance(slots, str) else list(slots)
+    prefix = "_" + kind.__name__.lstrip("_")
+    return [prefix + n if n.startswith("__") and not n.endswith("__") else n for n in names]
 
 
 def _is_filled(cell: types.CellType) -> bool:
@@ -199,6 +284,10 @@ def _are_same(ours: dict[Any, Any], theirs: dict[Any, Any], depth: int) -> bool:
 def _is_same(one: NDArray[Any], other: NDArray[Any], depth: int) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
+    if one.dtype.names is not None:
+        return all(_is_same(one[name], other[name], depth) for name in one.dtype.names)
+    if one.dtype.kind in "mM":
+        return bool(np.array_equal(one, other, equal_nan=True))
     if one.dtype.kind == "O":
         parts = zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)
         return not any(any(where_different(a, b, "", depth + 1)) for a, b in parts)
@@ -209,6 +298,13 @@ def _is_same(one: NDArray[Any], other: NDArray[Any], depth: int) -> bool:
     signs = [np.signbit(part) for part in (one.real, other.real, one.imag, other.imag)]
     zeros = [one.real == 0, one.imag == 0]
     return all(bool((signs[2 * i] == signs[2 * i + 1])[zero].all()) for i, zero in enumerate(zeros))
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(np.all(one == other))
+    except Exception:
+        raise TypeError(_INCOMPARABLE.format(type(one).__name__)) from None
 
 
 def _has_no_equality(value: Any) -> bool:

@@ -100,7 +100,7 @@ def replay(
         except Diverged:
             if second.wrong_pair is not None:
                 raise second.wrong_pair from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raised = error
     compared.compare(has_failed=raised is not None)
     if is_over and compared.is_aligned:
