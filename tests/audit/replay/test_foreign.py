@@ -154,9 +154,82 @@ def test_noise_that_is_kept_is_found(draw):
     assert "has the noise of release 1 again" in finding
 
 
+@pytest.mark.parametrize(
+    "released",
+    [
+        lambda total, kept: total + 3.0 * kept,
+        lambda total, kept: total - kept,
+        lambda total, kept: total[:3] + kept[:3],
+        lambda total, kept: 1e9 + total + kept,
+    ],
+)
+def test_noise_that_is_kept_is_found_in_multiples_and_parts(draw, released):
+    wrapped = recorded_generator(draw, sensitivity=4.0)
+
+    def program(rows):
+        kept = wrapped.normal(0.0, 1.0, 4)
+        return [rows.sum() * np.ones(4) + kept, released(rows.sum() * np.ones(4), kept)]
+
+    findings = replay(program, ROWS, ROWS[:-1]).findings
+    assert any("has the noise of release 1 again" in finding for finding in findings)
+
+
+@pytest.mark.parametrize("shapes", [(4, 2), ((), ())])
+def test_noise_of_one_seed_is_found_at_every_scale_and_length(shapes):
+    def noisy(value, scale):
+        own = np.random.default_rng(7).normal(0.0, scale, np.shape(value))
+        return recorded(np.add, sensitivity=4.0, scale=scale, kind="gaussian")(value, own)
+
+    def program(rows):
+        return [noisy(np.full(s, rows.sum()), k) for s, k in zip(shapes, (1.0, 3.0), strict=True)]
+
+    findings = replay(program, ROWS, ROWS[:-1]).findings
+    assert any("has the noise of release 1 again" in finding for finding in findings)
+
+
+def test_fresh_noise_is_told_from_noise_that_was_kept(draw):
+    wrapped = recorded_generator(draw, sensitivity=100.0)
+
+    def program(rows):
+        shapes = [(), 1, 2, 7, 100] * 20
+        return [rows.sum() + wrapped.normal(0.0, 1.0 + k % 3, s) for k, s in enumerate(shapes)]
+
+    assert replay(program, ROWS, ROWS[:-1], adjacency="replace").findings == ()
+
+
+@pytest.mark.parametrize("made", [np.array, torch.tensor, lambda one: one[0]])
+def test_both_parts_of_complex_values_count(draw, made):
+    @recorded(sensitivity=1.0, kind="gaussian", scale=1.0)
+    def noisy(value):
+        return value + complex(draw.normal(), draw.normal())
+
+    program = lambda rows: noisy(made([3j * len(rows)]))  # noqa: E731
+    (finding,) = replay(program, ROWS, ROWS[:-1], crafted=True).findings
+    assert "moved by more than its declared sensitivity, 1 in l2 (3 times as far)" in finding
+
+
 # --- torch ---------------------------------------------------------------------------------------
 
 TENSOR = torch.from_numpy(ROWS).float()
+
+
+@pytest.mark.parametrize("factor", [1.0, 3.0])
+def test_noise_in_single_precision_that_is_kept_is_found(factor):
+    def program(rows):
+        with recorded_torch(sensitivity=4.0):
+            kept = torch.randn(4)
+            return [rows.sum() + kept, 2 * rows.sum() + factor * kept]
+
+    findings = replay(program, TENSOR, TENSOR[:-1]).findings
+    assert any("has the noise of release 1 again" in finding for finding in findings)
+
+
+def test_noise_in_single_precision_that_is_fresh_is_not():
+    def program(rows):
+        with recorded_torch(sensitivity=4.0):
+            return [rows.sum() + torch.randn(size) for size in (1, 1, 2, 2, 9, 9) * 5]
+
+    assert replay(program, TENSOR, TENSOR[:-1]).findings == ()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from taut.audit._replay.bounds import excess
 from taut.audit._replay.equality import where_different
 from taut.audit._replay.recorders import Entry
 from taut.audit._replay.result import ReplayedRelease, ReplayResult
+from taut.audit._replay.wrapped_functions import as_vector
 from taut.noise.recording import Release
 
 __all__ = ["Comparison"]
@@ -21,6 +24,7 @@ _DELTAS = (1e-2, 1e-3, 1e-5, 1e-7, 1e-9)  # at which a claim is compared with wh
 _CLAIM_ERROR = 1e-6  # relative, of epsilon: a claim that was rounded is not refuted
 _ALIKE = 1e-9  # relative: what is lost of noise that was added to a long value
 _GRID_STEPS = 4  # by which rounding moves the same noise, added to two values, apart at most
+_COMPARED = 64  # coordinates of noise: by far enough to know it again
 _CHANCE = 1e-9  # of noise that seems to come back: a thousand programs with a thousand releases
 
 
@@ -87,16 +91,17 @@ class Comparison:
 
     def noise(self) -> None:
         """Look at the noise of the first run: it must not come back."""
-        seen: list[tuple[int, Vector]] = []
+        seen: list[tuple[int, _Noise]] = []
         for index, entry in enumerate(self.entries):
             noise = _noise(entry)
             if noise is None:
                 continue
             for before, known in seen:
-                if _are_alike(noise, known, entry.release.resolution):
+                if _are_alike(noise, known):
                     self.findings.append(
-                        f"{self._name(index)} has the noise of release {before + 1} again: their "
-                        "difference shows values without any. Draw noise for every release"
+                        f"{self._name(index)} has the noise of release {before + 1} again, or a "
+                        "part or multiple of it: both together show values without any. Draw noise "
+                        "for every release"
                     )
                     break
             seen.append((index, noise))
@@ -219,30 +224,73 @@ class Comparison:
             )
 
 
-def _noise(entry: Entry) -> Vector | None:
-    """Return the noise of a release in its unit, if it can be told and tells one from another."""
-    chance = entry.release.resolution**entry.release.value.size
-    if not chance <= _CHANCE:
-        return None
-    outcome = entry.outcome
-    if hasattr(outcome, "detach"):
-        outcome = outcome.detach().cpu().numpy()
+@dataclass(frozen=True)
+class _Noise:
+    """Noise of a release in its unit, and the probability that a coordinate comes twice."""
+
+    values: Vector
+    resolution: float
+    scale: float
+
+
+def _noise(entry: Entry) -> _Noise | None:
+    """Return the noise of a release, if it can be told and tells one from another."""
+    value = entry.release.value.reshape(-1)
     try:
-        noisy = np.asarray(outcome, dtype=np.float64).reshape(-1)
+        noisy = as_vector(entry.outcome)
     except (TypeError, ValueError):
         return None
-    if noisy.shape != entry.release.value.reshape(-1).shape:
+    if noisy.shape != value.shape or not value.size:
         return None
-    noise: Vector = noisy - entry.release.value.reshape(-1)
-    return noise if noise.all() and np.isfinite(noise).all() else None
+    noise: Vector = noisy - value
+    if not (noise.all() and np.isfinite(noise).all()):
+        return None
+    lost = _precision(entry.outcome) * float(np.abs(noisy).max() / np.abs(noise).mean())
+    resolution = max(entry.release.resolution, lost)
+    if not resolution**noise.size <= _CHANCE:
+        return None
+    return _Noise(noise, resolution, _scale(entry.release))
 
 
-def _are_alike(noise: Vector, known: Vector, resolution: float) -> bool:
-    """Return whether two vectors of noise are one draw, up to rounding to a grid."""
-    if noise.shape != known.shape:
+def _precision(outcome: Any) -> float:
+    """Return the relative precision of numbers, or of the first tensor or array of several."""
+    part = outcome[0] if isinstance(outcome, list | tuple) else outcome
+    kind = getattr(part, "dtype", None)
+    if hasattr(part, "detach"):
+        is_rounded = part.is_floating_point() or part.is_complex()
+        return float(sys.modules["torch"].finfo(kind).eps) if is_rounded else 0.0
+    if kind is None or kind.kind not in "fc":
+        return 0.0
+    return float(np.finfo(kind).eps)
+
+
+def _are_alike(one: _Noise, other: _Noise) -> bool:
+    """Return whether two vectors of noise are one draw, up to a factor and rounding to a grid.
+
+    They may begin alike and differ in length: generators of one seed draw so.
+    """
+    size = min(one.values.size, other.values.size, _COMPARED)
+    resolution = max(one.resolution, other.resolution)
+    if not resolution**size <= _CHANCE:
         return False
-    step = resolution * float(np.abs(noise).mean())
-    return bool((np.abs(noise - known) <= _GRID_STEPS * step + _ALIKE * np.abs(noise)).all())
+    ours, theirs = one.values[:size], other.values[:size]
+    factors = [1.0]
+    if one.scale and other.scale:
+        factors.append(one.scale / other.scale)
+    if resolution ** (size - 1) <= _CHANCE:  # a factor that fits takes one of them
+        factors.append(abs(float(ours @ theirs)) / float(theirs @ theirs))
+    near = _GRID_STEPS * resolution * float(np.abs(one.values).mean()) + _ALIKE * np.abs(ours)
+    return any(
+        bool((np.abs(ours - sign * factor * theirs) <= near).all())
+        for factor in factors
+        for sign in (1.0, -1.0)
+    )
+
+
+def _scale(release: Release) -> float:
+    """Return the scale of the noise, 0 if it is not one number."""
+    scale = release.parameters.get("scale")
+    return float(scale) if isinstance(scale, int | float | np.number) else 0.0
 
 
 def _is_silent(release: Release) -> bool:

@@ -110,12 +110,15 @@ def _is_number(value: object) -> bool:
 
 
 def as_vector(value: Any) -> Vector:
-    """Return numbers, an array or tensors as one vector of doubles."""
+    """Return numbers, an array or tensors as one vector of doubles; complex ones as two each."""
     if isinstance(value, list | tuple) and value and hasattr(value[0], "detach"):
         return np.concatenate([as_vector(part) for part in value])
     if hasattr(value, "detach"):
-        value = value.detach().cpu().double().numpy()
+        plain = value.detach().cpu().resolve_conj()
+        value = (plain if plain.is_complex() else plain.double()).numpy()
     try:
+        if np.iscomplexobj(value):
+            value = np.stack([np.real(value), np.imag(value)], axis=-1)
         return np.array(value, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
         raise validate.WrongType(
