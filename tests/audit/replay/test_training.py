@@ -1,5 +1,7 @@
 """The shipped training takes part in replays out of the box, and passes them."""
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -271,3 +273,16 @@ def test_model_that_mixes_examples_is_refused_or_found():
     result = replay(lambda data: program(data, check=False), dataset(), dataset(EXAMPLES - 1))
     assert "moved by more than its declared sensitivity" in result.findings[0]
     assert "test_training.py" in result.findings[0]  # not a line of torch
+
+
+def test_statements_of_both_runs_give_one_time():
+    settings = {"examples": EXAMPLES, "batch_size": 4, "steps": 1, "delta": 1e-3}
+    plan = Plan(**settings, noise_multiplier=1.0, clipping=FlatClip(1.0))
+
+    def program(data):
+        torch.manual_seed(1)
+        time.sleep(1.0)  # so that the runs end in different seconds
+        result = PrivateTrainer(nn.Linear(4, 2), nn.CrossEntropyLoss(), plan).fit(data)
+        return result, result.to_json()
+
+    assert replay(program, dataset(), dataset(EXAMPLES - 1)).findings == ()

@@ -136,6 +136,7 @@ class SecondRun(_Run):
     def __init__(self, first: FirstRun, key: bytes, differs_at: int) -> None:
         super().__init__(key, differs_at)
         self._first = first
+        self.moment = first.moment
         self._batches = iter(first.batches)
         self._followed: set[int] = set()
         self.releases: list[tuple[Release, str]] = []

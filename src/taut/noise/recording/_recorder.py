@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -65,9 +66,13 @@ class Recorder(ABC):
 
     It belongs to the thread and the process that made it, and to one block: elsewhere and later it
     is as if it were not there, so that no release is ever left without its noise.
+
+    Attributes:
+        moment: the time that statements give as theirs meanwhile; two runs are alike in it.
     """
 
     def __init__(self) -> None:
+        self.moment = datetime.now(UTC)
         self._home = (os.getpid(), threading.get_ident())
         self._has_ended = False
 

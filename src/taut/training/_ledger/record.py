@@ -13,6 +13,7 @@ import numpy as np
 
 import taut
 from taut._base.run_names import RUN_NAMES, checked_names
+from taut.noise.recording import active
 
 __all__ = ["RunRecord"]
 
@@ -46,7 +47,9 @@ class RunRecord:
             "torch": metadata.version("torch"),
             "numpy": np.__version__,
         }
-        finished = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        recorder = active()
+        moment = datetime.now(UTC) if recorder is None else recorder.moment
+        finished = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
         return cls(versions=versions, finished=finished, **checked_names(names))
 
     def to_dict(self) -> dict[str, Any]:
