@@ -358,6 +358,19 @@ def test_claim_that_shuffling_may_keep_is_not_called_wrong():
     assert "sampler mismatch" in found.findings[0]
 
 
+@pytest.mark.parametrize("steps", [1, 99])
+def test_less_than_an_epoch_of_shuffled_batches_has_no_floor(steps):
+    """One step is a batch of fixed size, which costs less than an epoch surely does."""
+    sizes = {"batch_size": 100, "examples": 10_000, "adjacency": "zero_out", "steps": steps}
+    run = {"delta": 1e-5, "noise_multiplier": 2.0, **sizes}
+    fixed = verify_statement(run | {"sampler": "fixed_size", "epsilon": 9.0}).bounds
+    found = verify_statement(run | {"sampler": "shuffle", "epsilon": 0.2})
+    assert found.verdict is Verdict.NOT_CERTIFIED
+    assert found.bounds.lower <= fixed.upper
+    whole = verify_statement(run | {"sampler": "shuffle", "epsilon": 0.2, "steps": 100})
+    assert whole.verdict is Verdict.WRONG
+
+
 def test_halved_sensitivity_of_fixed_size_is_named():
     step = taut.gaussian(1.0, sensitivity=1.0, adjacency="replace")
     claim = (1_000 * step.fixed_size(100, 10_000, "replace")).epsilon(1e-5)

@@ -160,6 +160,8 @@ def _floor(run: GaussianRun, sigma: float, adjacency: Adjacency, delta: float) -
     batches = round(1 / run.rate)
     if adjacency not in shifts or not math.isclose(batches * run.rate, 1.0, rel_tol=1e-9):
         return 0.0  # a last batch that is smaller, or left out, is another mechanism
+    if run.steps < batches:
+        return 0.0  # the record may be in none of them
     return shuffled_floor(sigma, batches, shifts[adjacency], delta)
 
 
