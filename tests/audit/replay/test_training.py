@@ -1,5 +1,8 @@
 """The shipped training takes part in replays out of the box, and passes them."""
 
+import subprocess
+import sys
+import textwrap
 import time
 
 import numpy as np
@@ -286,3 +289,21 @@ def test_statements_of_both_runs_give_one_time():
         return result, result.to_json()
 
     assert replay(program, dataset(), dataset(EXAMPLES - 1)).findings == ()
+
+
+def test_torch_that_the_program_loads_itself_begins_both_runs_alike():
+    code = """
+        import numpy as np
+        from taut.audit import replay
+        from taut.noise import Box, optimal_laplace
+
+        noise = optimal_laplace(Box([1.0]), epsilon=1.0)
+
+        def program(rows):
+            import torch
+            weight = torch.nn.Linear(2, 2).weight
+            return noise.release([min(rows.sum(), 1.0)]), weight
+
+        assert replay(program, np.ones(3), np.ones(2)).findings == ()
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)

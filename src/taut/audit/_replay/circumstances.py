@@ -26,8 +26,12 @@ def set_states(saved: dict[str, Any]) -> None:
     """Give the global generators the states that they had."""
     random.setstate(saved["random"])
     np.random.set_state(saved["numpy"])  # noqa: NPY002
+    if (torch := sys.modules.get("torch")) is None:
+        return
     if "torch" in saved:
-        sys.modules["torch"].set_rng_state(saved["torch"])
+        torch.set_rng_state(saved["torch"])
+    else:  # it was loaded since, and began with a seed of its own
+        torch.manual_seed(torch.initial_seed())
 
 
 def state_of(source: object) -> Any:
