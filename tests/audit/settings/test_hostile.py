@@ -133,6 +133,7 @@ def test_arithmetic_takes_no_memory(written):
         {"class_name": "PermuteAndFlipDpEvent", "epsilon": 1e6},
         {"class_name": "DiscreteLaplaceDpEvent", "noise_parameter": 1e4, "sensitivity": 9},
         {"class_name": "ZCDpEvent", "rho": "x"},
+        {"class_name": "DiscreteGaussianDpEvent", "sigma": 1.0, "sensitivty": 10},
     ],
 )
 def test_events_that_are_malformed_are_refused(written, event):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from taut.accounting import Adjacency, PrivacyLoss, from_dp_event, samplers_of
-from taut.audit._settings.document import Call, Document, Signature, Unread
+from taut.audit._settings.document import HIDDEN, Call, Document, Signature, Unread
 from taut.audit._settings.reader import Reader
 from taut.audit._settings.result import CheckedSetting, SettingsReading
 from taut.audit._settings.runs import of_loss
@@ -41,6 +41,7 @@ DP_EVENTS = tuple(
     }.items()
 )
 _LEAST_NOISE = 1e-12  # below, a quotient would leave the floats; it is refused all the same
+_BESIDE = (HIDDEN, "module_name")  # of arguments
 _MOST_EVENTS = 2_000  # of a tree, those that names repeat counted again; more take minutes
 _SWAPPED = ("SampledWithoutReplacementDpEvent", "RandomizedResponseDpEvent")
 _UNIT = "the unit: an event does not say what a record is; name it"
@@ -102,6 +103,7 @@ class _Tree:
             raise ValueError(f"it has more than {_MOST_EVENTS} events")
         self.swaps |= call.name in _SWAPPED
         fields = {name: self._field(value.value) for name, value in call.arguments.items()}
+        _refuse_unknown(call.name, fields)
         _refuse_open(call.name, fields)
         return {**fields, "class_name": call.name}
 
@@ -113,6 +115,14 @@ class _Tree:
         if isinstance(value, Unread):
             self.unread.append(value.text)
         return value
+
+
+def _refuse_unknown(name: str, fields: dict[str, Any]) -> None:
+    """Refuse what no such event has: the argument that was meant would be its default."""
+    known = next((event.positional for event in DP_EVENTS if event.name == name), None)
+    for field in fields:
+        if known is not None and field not in (*known, *_BESIDE):
+            raise ValueError(f"{name} has no {field!r}; it has {', '.join(known) or 'nothing'}")
 
 
 def _refuse_open(name: str, fields: dict[str, Any]) -> None:
