@@ -343,3 +343,21 @@ def test_wrong_use_is_refused(arguments, match):
 
 class Slotted:
     __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    ("data", "neighbour", "doubled"),
+    [
+        ((ROWS, ROWS[:, 0]), (ROWS[:-1], ROWS[:-1, 0]), False),
+        ({"x": ROWS, "bound": 1.0}, {"x": ROWS[:-1], "bound": 1.0}, False),
+        (([1.0, 2.0], [0, 1]), ([1.0], [0]), False),
+        ((ROWS, 3), (ROWS + 0.0, 3), True),
+        (([1.0, 2.0], [0, 1]), ([1.0, 2.0, 3.0], [0, 1]), True),
+        (([1.0, 2.0], "ab"), ([1.0, 5.0], "abc"), True),
+    ],
+)
+def test_columns_that_lose_a_record_are_no_exchange(data, neighbour, doubled):
+    moved = iter([0.0, 1.5])
+    box = optimal_laplace(Box([1.0]), epsilon=1.0)
+    result = replay(lambda _: box.release([next(moved)]), data, neighbour)
+    assert result.passed == doubled

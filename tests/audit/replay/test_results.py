@@ -3,6 +3,7 @@
 import functools
 import io
 import random
+import threading
 import types
 from collections import namedtuple
 from dataclasses import dataclass
@@ -290,6 +291,35 @@ def test_neighbour_that_is_a_part_of_the_data_is_not_changed_with_them():
     ages = AGES.copy()
     (release,) = replay(program, ages, ages[:-1], crafted=True).releases
     assert release.measured == pytest.approx((51 + 34 + 28 - 1.75) / 100, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        lambda rows: (rows, rows[:-1]),
+        lambda rows: (torch.from_numpy(rows), torch.from_numpy(rows)[:-1]),
+        lambda rows: ((rows, "a"), (rows[:-1], "a")),
+        lambda rows: ({"rows": rows}, {"rows": rows[:-1]}),
+        lambda rows: ((every := list(rows)), every[:-1]),
+    ],
+)
+def test_neighbour_that_shares_records_with_the_data_is_not_changed_with_them(pair):
+    def program(data):
+        rows = data[0] if isinstance(data, tuple) else data
+        rows = rows["rows"] if isinstance(data, dict) else rows
+        for row in rows:
+            row += 10.0
+        return NOISE.release([float(sum(min(row[0], 50.0) for row in rows))])
+
+    data, neighbour = pair(AGES.copy())
+    (release,) = replay(program, data, neighbour, crafted=True).releases
+    assert release.measured == pytest.approx(0.5, rel=1e-6)
+
+
+def test_neighbour_that_cannot_be_copied_is_taken_as_it_is():
+    program = lambda data: NOISE.release_sum(data[0])  # noqa: E731
+    lock = threading.Lock()
+    assert replay(program, (AGES, lock), (AGES[:-1], lock)).passed
 
 
 def test_release_of_a_tuple_with_names_is_frozen():

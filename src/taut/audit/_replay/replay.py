@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,8 +44,9 @@ def replay(
         function: program under test; it takes a dataset and returns all that is published.
         data: dataset of the first run.
         neighbour: dataset of the second run, which differs in one record.
-        adjacency: relation of the two, by default replace-one if both have the same length and
-            add/remove otherwise. For replace-one, declared sets of contributions are doubled.
+        adjacency: relation of the two, by default replace-one if both have the same length, and so
+            have the arrays in tuples and dictionaries, and add/remove otherwise. For replace-one,
+            declared sets of contributions are doubled.
         differs_at: place of the record in which they differ, by default the last. Batches that
             `taut.training` draws are the same in both runs, and hold this record.
         claim: what the whole program is said to cost. Releases that look at the record must not
@@ -84,8 +87,7 @@ def replay(
         )
     relation = _relation(data, neighbour) if adjacency is None else Adjacency(adjacency)
     key = default_generator().bytes(_KEY_BYTES)
-    if isinstance(data, np.ndarray) and isinstance(neighbour, np.ndarray):
-        neighbour = _apart(data, neighbour)
+    neighbour = _apart(data, neighbour)
     before = states()
     first = FirstRun(key, differs_at)
     with recording(first):
@@ -118,6 +120,8 @@ def replay(
 
 
 def _relation(data: object, neighbour: object) -> Adjacency:
+    if _holds_fewer(data, neighbour):
+        return Adjacency.ADD_REMOVE
     try:
         alike = len(data) == len(neighbour)  # type: ignore[arg-type]
     except TypeError:
@@ -125,9 +129,32 @@ def _relation(data: object, neighbour: object) -> Adjacency:
     return Adjacency.REPLACE if alike else Adjacency.ADD_REMOVE
 
 
+def _holds_fewer(data: object, neighbour: object) -> bool:
+    """Say whether two tuples or dictionaries of columns differ in how many records those hold."""
+    if isinstance(data, Mapping) and isinstance(neighbour, Mapping):
+        pairs = [(data[key], neighbour[key]) for key in data if key in neighbour]
+    elif isinstance(data, tuple) and isinstance(neighbour, tuple):
+        pairs = list(zip(data, neighbour, strict=False))
+    else:
+        return False
+    arrays = [(a.shape, b.shape) for a, b in pairs if hasattr(a, "shape") and hasattr(b, "shape")]
+    lists = [(len(a), len(b)) for a, b in pairs if isinstance(a, list) and isinstance(b, list)]
+    # One list of several may be a record of its own, exchanged for a longer one.
+    others = len(lists) > 0 and all(one != other for one, other in lists)
+    return others or any(one[:1] != other[:1] for one, other in arrays)
+
+
 def _apart(data: Any, neighbour: Any) -> Any:
     """Return the neighbour, copied if it is a part of the data, which the first run may change."""
-    return neighbour.copy() if np.may_share_memory(data, neighbour) else neighbour
+    if isinstance(data, np.ndarray) and isinstance(neighbour, np.ndarray):
+        return neighbour.copy() if np.may_share_memory(data, neighbour) else neighbour
+    if hasattr(neighbour, "untyped_storage") and hasattr(data, "untyped_storage"):
+        shares = data.untyped_storage().data_ptr() == neighbour.untyped_storage().data_ptr()
+        return neighbour.detach().clone() if shares else neighbour
+    if isinstance(neighbour, list | tuple | dict):
+        with contextlib.suppress(Exception):  # what cannot be copied is left as it is
+            return copy.deepcopy(neighbour)
+    return neighbour
 
 
 def _finished(result: Any) -> Any:
