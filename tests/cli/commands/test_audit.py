@@ -38,6 +38,19 @@ def test_statement_that_an_attack_exceeds_is_refuted(run, refusal, trained):
     assert "refuted" in refusal(f"report {trained}")
     (trained / "audit.json").write_text(json.dumps(kept | {"delta": 0.5}))
     assert "run taut audit again" in refusal(f"report {trained}")
+    (trained / "audit.json").write_text(json.dumps(kept | {"steps": kept["steps"] + 1}))
+    assert f"at most the {kept['steps']} steps" in refusal(f"report {trained}")
+
+
+def test_report_says_that_an_attack_is_some_steps_old(run, trained):
+    run(f"audit {trained} --trials 2000")
+    kept = json.loads((trained / "audit.json").read_text())
+    run(f"report {trained}")
+    assert "It is about the first" not in (trained / "report" / "index.html").read_text()
+    (trained / "audit.json").write_text(json.dumps(kept | {"steps": 1}))
+    run(f"report {trained}")
+    words = f"It is about the first 1 of {kept['steps']} steps"
+    assert words in (trained / "report" / "index.html").read_text()
 
 
 def test_report_without_an_audit_says_nothing_of_one(run, trained):

@@ -85,6 +85,13 @@ class Evidence:
         return done is not None and done < self.plan.steps
 
     @property
+    def steps_to_attack(self) -> int | None:
+        """How many of the counted steps the plan has, which an attack on it simulates."""
+        if self.plan is None or self.counted_steps is None:
+            return None
+        return min(self.counted_steps, self.plan.steps)
+
+    @property
     def has_one_price(self) -> bool:
         """Whether all steps are those of the plan."""
         return self.plan is not None and self.loss == self.plan.loss_at(self.counted_steps or 0)

@@ -135,6 +135,12 @@ def _checked(attack: RunAttack | None, evidence: Evidence) -> RunAttack | None:
             f"an attack reaches epsilon {attack.epsilon_lower:g}, and {certified:g} is certified: "
             "the statement is refuted, or the attack is not about this run; run taut audit again"
         )
+    steps = evidence.steps_to_attack
+    if steps is not None and attack.steps > steps:
+        raise ValueError(
+            f"attack must be on at most the {steps} steps of the run, got one on {attack.steps}; "
+            "run taut audit again"
+        )
     return replace(attack, epsilon_upper=certified)
 
 
@@ -213,7 +219,7 @@ class PrivacyReport:
             self.unit,
             self._about,
             exposures_section(self._exposures, self._evidence, self.unit),
-            both_sides_section(self._attack),
+            both_sides_section(self._attack, self._evidence.steps_to_attack),
         )
 
     def to_html(self) -> str:
