@@ -46,6 +46,12 @@ def test_batches_of_a_loader_that_decides_itself_are_open(tmp_path, made, words)
     assert checked(tmp_path, code, batch_size=5000)[0].promised is not None
 
 
+def test_a_loader_may_be_given_by_place(tmp_path):
+    code = "test = f(batch_size=16)\ntrain = DataLoader(data, 5000)\n"
+    call = "make_private(model, optimizer, train, noise_multiplier=1.0, max_grad_norm=1.0)"
+    assert checked(tmp_path, code + call)[0].read["batch_size"].startswith("5000 ")
+
+
 def test_a_loader_without_a_size_has_batches_of_one(tmp_path):
     (setting,) = checked(tmp_path, "test = f(batch_size=50)\ntrain = DataLoader(data)\n" + LOADED)
     assert setting.read["batch_size"].startswith("1 (default")
@@ -186,6 +192,25 @@ def test_epochs_that_another_name_or_place_says_are_asked_for(tmp_path, other):
     (text,) = [text for text in setting.missing if text.startswith("epochs: the file has several")]
     assert " 1 (line 1)" in text
     assert "500" in text or "config.epochs" in text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "optimizer.noise_multiplier = 0.1",
+        "optimizer.noise_multiplier: float = 0.1",
+        "optimizer.noise_multiplier *= 0.99",
+        "optimizer.noise_multiplier = schedule(step)",
+        "setattr(optimizer, 'noise_multiplier', 0.1)",
+    ],
+)
+def test_noise_that_is_set_later_is_not_that_of_the_first_step(tmp_path, change):
+    code = OPACUS.format("") + "\nf(batch_size=100)\n"
+    (setting,) = checked(tmp_path, code + change)
+    assert setting.promised is None
+    assert any(text.startswith("the noise of every step") for text in setting.missing)
+    same = "self.noise_multiplier = noise_multiplier\nself.noise_multiplier = 1.0"
+    assert checked(tmp_path, code + same)[0].promised is not None
 
 
 def test_a_value_that_is_passed_on_is_no_other_value(tmp_path):

@@ -21,6 +21,10 @@ HIDDEN = "**"
 """The name of what a call hides behind a star: any argument that it does not show."""
 
 
+SET = "."
+"""What stands before the name of an attribute, for values that a program sets it to."""
+
+
 @dataclass(frozen=True)
 class Unread:
     """An argument that no literal gives: it is computed, or comes from elsewhere."""

@@ -13,6 +13,7 @@ from typing import Any
 from taut.audit._settings.document import (
     DATA_LOADER,
     HIDDEN,
+    SET,
     Call,
     Document,
     Signature,
@@ -130,6 +131,8 @@ class _Program:
         for node in self.nodes:
             for name, given in _named(node):
                 found[plain_name(name)].append(Value(self.value(given), f"line {given.lineno}"))
+            for name, given in _set(node):
+                found[SET + name].append(Value(self.value(given), f"line {given.lineno}"))
         return {name: tuple(values) for name, values in found.items()}
 
     def _options(self) -> Iterator[tuple[str, Value]]:
@@ -264,6 +267,19 @@ def _named(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     elif isinstance(node, ast.AugAssign) and (name := _place(node.target)) is not None:
         yield name, node.target
     yield from ((name, value) for name, value in pairs if name and _last_name(value) != name)
+
+
+def _set(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the attributes that a node sets, if not to what another one of that name holds."""
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            if isinstance(target, ast.Attribute) and _last_name(node.value) != target.attr:
+                yield target.attr, target if isinstance(node, ast.AugAssign) else node.value
+    elif isinstance(node, ast.Call) and called(node) == "setattr" and len(node.args) == 3:
+        name = _key(node.args[1])
+        if name is not None:
+            yield name, node.args[2]
 
 
 def _has_a_place(argument: ast.expr) -> bool:

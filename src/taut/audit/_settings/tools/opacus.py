@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 
 from taut.accounting import Adjacency
-from taut.audit._settings.document import DATA_LOADER, HIDDEN, Call, Document, Signature
+from taut.audit._settings.document import DATA_LOADER, HIDDEN, SET, Call, Document, Signature
 from taut.audit._settings.reader import Reader
 from taut.audit._settings.result import CheckedSetting, SettingsReading
 from taut.audit._settings.runs import NoisySteps, least_noise
@@ -18,14 +18,17 @@ from taut.audit._settings.runs import NoisySteps, least_noise
 __all__ = ["OPACUS", "check_opacus"]
 
 _SCHEDULES = ("ExponentialNoise", "StepNoise", "LambdaNoise")
+_FIRST = ("module", "optimizer", "data_loader")  # by place in versions before 1.5
 OPACUS = (
     Signature(
         "make_private",
+        _FIRST,
         keys=(frozenset({"noise_multiplier", "max_grad_norm"}),),
         marks=("noise_multiplier", "max_grad_norm"),
     ),
     Signature(
         "make_private_with_epsilon",
+        _FIRST,
         keys=(frozenset({"target_epsilon", "max_grad_norm"}),),
         marks=("target_epsilon", "max_grad_norm"),
     ),
@@ -101,7 +104,7 @@ def check_opacus(reader: Reader, document: Document) -> CheckedSetting:
         *(run.poisson() for run in runs if poisson is not False),
         *(run.shuffled() for run in runs if poisson is not True),
     ]
-    if any(call.name in _SCHEDULES for call in document.calls):
+    if any(call.name in _SCHEDULES for call in document.calls) or _is_changed(document, sigma):
         readings = [replace(reading, bounds=None) for reading in readings]
         notes = [_CHANGING, *notes]
     return CheckedSetting(
@@ -193,6 +196,12 @@ def _drops_last(document: Document, loader: Call | None) -> bool | None:
         return None if around.is_open(HIDDEN) else around.flag("drop_last", False)
     said = [value.value for value in document.facts.get("drop_last", ())] or [False]
     return said[0] if said[0] in (True, False) and said.count(said[0]) == len(said) else None
+
+
+def _is_changed(document: Document, sigma: float | None) -> bool:
+    """Say whether a program sets the noise of an optimizer to another value later."""
+    values = document.facts.get(SET + "noise_multiplier", ())
+    return any(sigma is None or value.value != sigma for value in values)
 
 
 def _accountant(document: Document) -> str | None:
