@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 import torch
 from scipy import sparse
+from sklearn.tree import DecisionTreeClassifier
 
 from taut.audit import recorded, replay
 from taut.audit._replay.equality import kept, where_different
@@ -170,6 +171,8 @@ def test_object_of_both_runs_is_compared_as_the_first_one_left_it(program):
         lambda rows: io.BytesIO(bytes(len(rows))),
         lambda rows: ValueError(len(rows)),
         lambda rows: random.Random(len(rows)),
+        lambda rows: np.random.default_rng(len(rows)),
+        lambda rows: iter([len(rows)]),
         lambda rows: memoryview(bytes(len(rows))),
         lambda rows: {len(rows)},
         lambda rows: Decimal("1." + len(rows) * "0"),
@@ -195,6 +198,8 @@ def test_object_of_both_runs_is_compared_as_the_first_one_left_it(program):
         ),
         lambda rows: torch.tensor([1.0 + len(rows) * 1j]).conj(),
         lambda rows: Labelled(torch.tensor(rows.mean())),
+        lambda rows: Labelled(Both(rows.mean(), 1)),
+        lambda rows: Labelled(types.SimpleNamespace(mean=rows.mean())),
         lambda rows: with_note(Labelled(1.0), len(rows), "_note"),
         lambda rows: with_buffer(Labelled(1.0), torch.tensor(rows.mean())),
     ],
@@ -232,6 +237,8 @@ TABLE = pd.DataFrame({"a": [1.0, np.nan], "b": ["x", "y"]}, index=["u", "v"])
         lambda _: io.StringIO("text"),
         lambda _: Uncopied(3),
         lambda _: ValueError("a", 1),
+        lambda _: np.random.default_rng(1),
+        lambda _: DecisionTreeClassifier(random_state=0).fit([[0.0], [1.0]], [0, 1]),
         lambda _: frozenset([1, "a"]),
         lambda _: Decimal("NaN"),
         lambda _: with_note(Both(1, 2), 3),

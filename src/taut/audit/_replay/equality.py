@@ -220,8 +220,10 @@ def _is_told(name: str, held: Any) -> bool:
     """Say whether an attribute of a module counts; private containers hold its machinery."""
     if held is None or callable(held):
         return False
-    plain = _SCALARS if name.startswith("_") else _PLAIN
-    return isinstance(held, plain) or _numbers(held) is not None
+    if isinstance(held, _SCALARS) or _numbers(held) is not None:
+        return True
+    records = isinstance(held, (*_PLAIN, types.SimpleNamespace)) or dataclasses.is_dataclass(held)
+    return records and not name.startswith("_")
 
 
 def _attributes(value: Any, *, strict: bool) -> _Parts | None:
@@ -231,12 +233,13 @@ def _attributes(value: Any, *, strict: bool) -> _Parts | None:
         for name in _listed(kind)
         if not (name.startswith("__") and name.endswith("__")) and hasattr(value, name)
     }
-    if not hasattr(value, "__dict__") and not slots:
+    hidden = _hidden(value)
+    if not hasattr(value, "__dict__") and not slots and not hidden:
         if strict:
             raise TypeError(_INCOMPARABLE.format(type(value).__name__))
         return None
     held = {name: getattr(value, name) for name in sorted(slots)}
-    return _Parts("attributes", {**held, **_own(value), **_hidden(value)})
+    return _Parts("attributes", {**held, **_own(value), **hidden})
 
 
 def _own(value: Any) -> dict[str, Any]:
