@@ -1,6 +1,7 @@
 """Programs of other packages take part: functions, generators of NumPy, torch and Opacus."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from audit.opacus_stub import DPOptimizer
@@ -206,6 +207,23 @@ def test_both_parts_of_complex_values_count(draw, made):
     program = lambda rows: noisy(made([3j * len(rows)]))  # noqa: E731
     (finding,) = replay(program, ROWS, ROWS[:-1], crafted=True).findings
     assert "moved by more than its declared sensitivity, 1 in l2 (3 times as far)" in finding
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (lambda rows: pd.Series([1.0, 1.0], index=["a", f"{rows[-1, 0]}"]), "labels"),
+        (lambda rows: pd.DataFrame({"a": [1.0], f"{rows[-1, 0]}": [2.0]}), "labels"),
+        (lambda rows: np.ma.array([0.0, 0.0], mask=[False, rows[-1, 0] > 1]), "mask"),
+    ],
+)
+def test_labels_and_masks_of_a_value_are_no_part_of_what_noise_hides(draw, value, name):
+    noisy = recorded(lambda v: v + draw.laplace(), sensitivity=1.0, scale=1.0, kind="laplace")
+    other = ROWS.copy()
+    other[-1] = 2.0
+    (finding,) = replay(lambda rows: noisy(value(rows)), ROWS, other).findings
+    assert f"has another {name} on the neighbour" in finding
+    assert replay(lambda _: noisy(value(ROWS)), ROWS, other).findings == ()
 
 
 # --- torch ---------------------------------------------------------------------------------------

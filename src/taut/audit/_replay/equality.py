@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["kept", "where_different"]
+__all__ = ["kept", "labels", "where_different"]
 
 _DEEPEST = 50  # nested containers: beyond, a structure holds itself
 _PLAIN = (int, float, complex, str, bytes, np.ndarray, list, tuple, dict, set, frozenset)
@@ -171,6 +171,13 @@ def _of_tensor(tensor: Any) -> dict[str, Any]:
         return {"data": plain.numpy(), **parts}
     except TypeError:  # of a type that NumPy does not have
         return {"data": plain.float().numpy(), **parts}
+
+
+def labels(value: Any) -> dict[str, Any]:
+    """Return what numbers carry with them that noise does not hide, by name."""
+    if isinstance(value, np.ma.MaskedArray):
+        return {"mask": np.ma.getmaskarray(value)}
+    return {"labels": _labels(value)} if hasattr(value, "to_numpy") else {}
 
 
 def _labels(value: Any) -> dict[str, Any]:

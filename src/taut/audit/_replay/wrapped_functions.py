@@ -12,6 +12,7 @@ from taut._base import validate
 from taut._base.arrays import Vector
 from taut.accounting import PrivacyLoss, gaussian, laplace
 from taut.audit._replay.bounds import as_bound
+from taut.audit._replay.equality import labels
 from taut.noise.recording import Release, active
 
 __all__ = ["FOREIGN_RESOLUTION", "KINDS", "as_vector", "foreign_release", "recorded"]
@@ -93,7 +94,7 @@ def foreign_release(
     loss = None
     if kind in KINDS and norm == KINDS[kind] and radius and _is_number(scale):
         loss = _loss_of(kind, float(scale) / radius)  # type: ignore[arg-type]
-    settings = {"scale": scale, "kind": kind}
+    settings = {"scale": scale, "kind": kind, **labels(value)}
     return Release(
         kind, as_vector(value), bound, settings, loss=loss, resolution=FOREIGN_RESOLUTION
     )
@@ -116,6 +117,8 @@ def as_vector(value: Any) -> Vector:
     if hasattr(value, "detach"):
         plain = value.detach().cpu().resolve_conj()
         value = (plain if plain.is_complex() else plain.double()).numpy()
+    if isinstance(value, np.ma.MaskedArray):
+        value = value.filled(0)
     try:
         if np.iscomplexobj(value):
             value = np.stack([np.real(value), np.imag(value)], axis=-1)
