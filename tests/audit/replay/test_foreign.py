@@ -209,6 +209,22 @@ def test_both_parts_of_complex_values_count(draw, made):
     assert "moved by more than its declared sensitivity, 1 in l2 (3 times as far)" in finding
 
 
+@pytest.mark.parametrize("centre", [len, lambda rows: rows.mean(0), lambda rows: str(rows[-1])])
+def test_other_arguments_must_not_depend_on_the_data(draw, centre):
+    @recorded(sensitivity=10.0, scale=1.0, kind="laplace")
+    def noisy(value, centre, *, low=0.0):
+        return value + draw.laplace(low, 1.0), centre
+
+    program = lambda rows: noisy(rows.sum(), centre(rows))[0]  # noqa: E731
+    (finding,) = replay(program, ROWS, ROWS[:-1]).findings
+    assert "has another argument 2 on the neighbour" in finding
+    (finding,) = replay(
+        lambda rows: noisy(rows.sum(), 0, low=len(rows))[0], ROWS, ROWS[:-1]
+    ).findings
+    assert "has another argument low on the neighbour" in finding
+    assert replay(lambda rows: noisy(rows.sum(), centre(ROWS)), ROWS, ROWS[:-1]).findings == ()
+
+
 @pytest.mark.parametrize(
     ("value", "name"),
     [

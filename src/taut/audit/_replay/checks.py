@@ -184,6 +184,7 @@ class Comparison:
         ]
         if any(where_different(release.sensitivity, other.sensitivity)):
             changed.append("sensitivity")
+        changed.sort(key=lambda name: name.startswith("argument"))  # the noise itself first
         if changed:
             self.findings.append(
                 f"{self._name(index)} has another {' and '.join(changed)} on the neighbour: what "

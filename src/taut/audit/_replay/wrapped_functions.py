@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -36,7 +37,8 @@ def recorded(
 
     Args:
         function: a function whose first argument is a value, and which returns it with noise. Left
-            out, a decorator is returned.
+            out, a decorator is returned. Other arguments, if they are numbers, arrays or text, must
+            not depend on the data.
         sensitivity: what one record may change in the value: a sensitivity set, or a length. A
             function is called with the arguments, for a sensitivity that is one of them.
         scale: standard deviation or scale of the noise, which must not depend on the data; also as
@@ -79,14 +81,29 @@ def recorded(
             known = not callable(setting)
             return setting if known else setting(value, *arguments, **named)  # type: ignore[operator]
 
-        release = foreign_release(kind, value, told(sensitivity), told(scale), order)
+        others = _plain({**dict(enumerate(arguments, 2)), **named})
+        release = foreign_release(kind, value, told(sensitivity), told(scale), order, others)
         return recorder.release(lambda: called(value, *arguments, **named), release, None)
 
     return wrapped
 
 
+def _plain(arguments: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return those that are numbers, arrays or text: what a function adds may depend on them."""
+    return {
+        f"argument {name}": np.array(given) if isinstance(given, np.ndarray) else given
+        for name, given in arguments.items()
+        if isinstance(given, int | float | complex | str | bytes | np.generic | np.ndarray)
+    }
+
+
 def foreign_release(
-    kind: str, value: Any, sensitivity: object, scale: object, norm: float
+    kind: str,
+    value: Any,
+    sensitivity: object,
+    scale: object,
+    norm: float,
+    others: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> Release:
     """Return what a replay is told of a release of another package."""
     bound = as_bound(sensitivity, norm)
@@ -94,7 +111,7 @@ def foreign_release(
     loss = None
     if kind in KINDS and norm == KINDS[kind] and radius and _is_number(scale):
         loss = _loss_of(kind, float(scale) / radius)  # type: ignore[arg-type]
-    settings = {"scale": scale, "kind": kind, **labels(value)}
+    settings = {"scale": scale, "kind": kind, **labels(value), **others}
     return Release(
         kind, as_vector(value), bound, settings, loss=loss, resolution=FOREIGN_RESOLUTION
     )
