@@ -16,10 +16,10 @@ from taut.audit._mechanisms.games import (
     allocated_gaussian_game,
     gaussian_game,
     laplace_game,
-    noise_game,
     randomized_response_game,
     sampled_gaussian_game,
 )
+from taut.audit._mechanisms.noise_games import noise_game
 from taut.audit._mechanisms.run_attack import RunAttack, attack_plan, simulated_epsilon
 from taut.audit._one_run.audit import OneRunResult, audit_one_run
 from taut.audit._one_run.canaries import OneRunScores, RunCanaries

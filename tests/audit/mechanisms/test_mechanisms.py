@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import norm
 
 import taut
+from taut.accounting import Adjacency
 from taut.audit import (
     MechanismGame,
     allocated_gaussian_game,
@@ -19,10 +20,17 @@ from taut.audit import (
 )
 from taut.noise import (
     Box,
+    GaussianProducts,
+    Histogram,
     L1Ball,
     SeededForExperiments,
     discrete_laplace_noise,
+    gaussian_moments,
+    gaussian_with_covariance,
     gaussian_with_scales,
+    grid_gaussian,
+    grouped_linf,
+    integer_laplace,
     laplace_with_scales,
     staircase,
 )
@@ -39,6 +47,16 @@ NOISE = {
     "gaussian": (gaussian_with_scales(Box([0.5, 1.0]), [0.5, 1.0]), [0.5, 1.0], 1e-1),
     "laplace": (laplace_with_scales(Box([0.5, 1.0]), [1.0, 2.0]), [0.5, 1.0], 0.0),
     "staircase": (staircase(L1Ball(1, 1.0), epsilon=1.0), [1.0], 0.0),
+    "grouped": (grouped_linf(Box([0.5, 1.0]), epsilon=1.0), [0.5, 1.0], 0.0),
+    "whole": (integer_laplace(Histogram(2), epsilon=1.0), [1.0, 0.0], 0.0),
+    "grid": (grid_gaussian(1.0, 1.0, dimension=2, bound=4.0), [0.6, 0.8], 1e-1),
+    "axes": (gaussian_with_covariance(Box([1.0, 1.0]), [[2.0, 1.0], [1.0, 2.0]]), [1, -1], 1e-1),
+    "moments": (
+        gaussian_moments((2, 1), (1.0, 2.0), epsilon=1.0, delta=1e-1),
+        [0.6, 0.8, -2.0],
+        1e-1,
+    ),
+    "products": (GaussianProducts(1.0, 2.0, 2.0), ([0.6, 0.8], [2.0]), 1e-1),
 }
 
 
@@ -70,6 +88,16 @@ def test_shipped_noise_passes(name):
     result = audit_mechanism(noise_game(mechanism, shift), delta=delta, trials=4_000, seed=0)
     assert result.passed, str(result)
     assert result.epsilon_lower > 0.5 * result.claimed_epsilon
+
+
+@pytest.mark.parametrize("name", sorted(NOISE))
+def test_code_that_has_a_quarter_of_the_promise_as_its_claim_is_refuted(name):
+    mechanism, shift, delta = NOISE[name]
+    game = noise_game(mechanism, shift)
+    quarter = game.claimed.epsilon(delta=delta) / 4
+    claimed = taut.pure(quarter) if delta == 0 else taut.approximate(quarter, delta)
+    liar = dataclasses.replace(game, claimed=claimed)
+    assert not audit_mechanism(liar, delta=delta, trials=4_000, seed=0).passed
 
 
 @pytest.mark.parametrize(
@@ -122,7 +150,14 @@ def test_statistic_of_ones_own_is_valid_and_may_be_poor():
             ),
             "without NaN",
         ),
-        (lambda: noise_game(discrete_laplace_noise, [1.0]), "Gaussian, Laplace or staircase"),
+        (lambda: noise_game(discrete_laplace_noise, [1.0]), "vectors or moments, got function"),
+        (lambda: noise_game(NOISE["grid"][0], [1.0, 1.0]), "at most 1.0 long"),
+        (lambda: noise_game(NOISE["moments"][0], [1.0, 1.0]), "the row of a record, of shape .3,."),
+        (lambda: noise_game(NOISE["products"][0], [1.0]), "a pair, the left and the right row"),
+        (
+            lambda: noise_game(GaussianProducts(1.0, 1.0, 1.0, Adjacency.REPLACE), ([1.0], [1.0])),
+            "for adjacency 'add_remove', got 'replace'",
+        ),
         (lambda: noise_game(NOISE["staircase"][0], [2.0]), "member of the sensitivity set"),
         (lambda: noise_game(NOISE["laplace"][0], [0.1]), "member of the sensitivity set"),
         (lambda: gaussian_game(0.0), "sigma must be"),

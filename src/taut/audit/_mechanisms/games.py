@@ -7,26 +7,18 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from taut._base import validate
-from taut._base.arrays import real_numbers
 from taut.accounting import PrivacyLoss, gaussian, laplace, randomized_response
-from taut.noise import (
-    GaussianNoise,
-    LaplaceNoise,
-    NoiseMechanism,
-    RandomSource,
-    StaircaseNoise,
-)
+from taut.noise import RandomSource
 
 __all__ = [
     "MechanismGame",
     "allocated_gaussian_game",
     "gaussian_game",
     "laplace_game",
-    "noise_game",
     "randomized_response_game",
     "sampled_gaussian_game",
 ]
@@ -134,52 +126,3 @@ def randomized_response_game(truth: float) -> MechanismGame:
         return np.asarray(np.where(answers, 1.0, -1.0) * np.log(right / (1 - right)))
 
     return MechanismGame("randomized response", randomized_response(right), log_ratios, exact=True)
-
-
-def noise_game(mechanism: NoiseMechanism, shift: ArrayLike) -> MechanismGame:
-    """Return the game of a noise mechanism whose value a record moves by a member of its set.
-
-    Args:
-        mechanism: Gaussian, Laplace or staircase noise; its `release` is audited, and what that
-            rounds to.
-        shift: the member of the sensitivity set, of shape (dimension,); the worst shows most.
-
-    Raises:
-        ValueError: for other noise, or a vector that is no member.
-    """
-    if not isinstance(mechanism, GaussianNoise | LaplaceNoise | StaircaseNoise):
-        raise ValueError(
-            f"mechanism must be Gaussian, Laplace or staircase noise, got "
-            f"{type(mechanism).__name__}; make a MechanismGame of its own for it"
-        )
-    moved = real_numbers(shift, "shift")
-    if moved.shape != (mechanism.sensitivity.dimension,) or not mechanism.sensitivity.contains(
-        moved
-    ):
-        raise ValueError(
-            f"shift must be a member of the sensitivity set, of shape "
-            f"({mechanism.sensitivity.dimension},), got {shift!r}"
-        )
-    log_density = _log_density(mechanism)
-
-    def log_ratios(with_record: bool, releases: int, source: RandomSource) -> NDArray[np.float64]:
-        value = moved if with_record else np.zeros_like(moved)
-        seen = np.stack([mechanism.release(value, source) for _ in range(releases)])
-        return np.asarray(log_density(seen - moved) - log_density(seen))
-
-    return MechanismGame(type(mechanism).__name__, mechanism.loss, log_ratios)
-
-
-def _log_density(
-    mechanism: GaussianNoise | LaplaceNoise | StaircaseNoise,
-) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Return the logarithm of the density at rows, up to a constant."""
-    if isinstance(mechanism, StaircaseNoise):
-        return lambda rows: np.log(mechanism.density(rows))
-    if isinstance(mechanism, LaplaceNoise):
-        scales = mechanism.scales
-        return lambda rows: np.asarray(-np.abs(rows / scales).sum(1))
-    if mechanism.basis is not None:
-        raise ValueError("mechanism must have noise along coordinates, got one with a basis")
-    deviations = mechanism.scales
-    return lambda rows: np.asarray(-np.square(rows / deviations).sum(1) / 2)
