@@ -25,6 +25,11 @@ def test_profile_is_that_of_the_densities_rounded_up(shift, growth, epsilon):
         assert ours == pytest.approx(float(exact), rel=1e-4 if shift < 0.01 else 1e-9)
 
 
+@pytest.mark.parametrize("growth", [0.0, 5.0, 1e12])
+def test_profile_goes_on_to_the_largest_epsilon(growth):
+    assert 0 < PosteriorPair(0.2, growth).delta(1e308) <= PosteriorPair(0.2, growth).delta(1e3)
+
+
 def test_profile_is_that_of_a_quadrature():
     for shift, growth, epsilon in [(1.0, 0.3, 0.5), (0.4, 1.5, 1.0), (2.0, 0.01, 2.0)]:
         laws = (0.0, 1.0), (shift, 1 / math.sqrt(1 + growth))

@@ -122,6 +122,10 @@ def test_bad_exponent(p):
         clip_lp(np.ones((1, 2)), p, 1.0)
 
 
+def test_exponents_in_few_bits_are_taken_without_a_warning():
+    assert clip_lp(np.ones((1, 2)), np.float32(0.5), 1.0) == pytest.approx(np.full((1, 2), 0.25))
+
+
 class TestPublicClips:
     ROWS = np.array([[3.0, -4.0, 0.1], [0.1, 0.2, 0.0], [math.nan, 1.0, 1.0]])
 

@@ -29,6 +29,7 @@ _KNOTS = 512  # of a profile; its chords err by about the square of their distan
 _LEAST_DELTA = 1e-18  # down to which knots lie
 _LARGEST_KNOT = 490.0  # the range of profiles ends at 500
 _HALVINGS = 60  # of logarithms or epsilons: down to neighbouring floats
+_FARTHEST = 1e200  # profiles fall, so that what holds there holds beyond; products stay floats
 _FAR = 39.0  # deviations beyond which the normal density is below the smallest float
 
 
@@ -74,6 +75,7 @@ class PosteriorPair:
         at = np.asarray(epsilon, dtype=float)
         if not (at >= 0).all():
             raise ValueError("epsilon must be at least 0: below, the other direction is worse")
+        at = np.minimum(at, _FARTHEST)
         if self.shift == 0 and self.growth == 0:
             return np.zeros(at.shape)
         grown = 1 + self.growth

@@ -93,11 +93,13 @@ def _unit_rows(rows: Matrix, p: float) -> tuple[Vector, Matrix, Vector]:
 
 def clip_lp(rows: Matrix, p: float, radius: float) -> Matrix:
     """Scale every row that is longer than ``radius`` in l_p down to it (the zero row stays)."""
-    if not (0 < p <= _MOST_POWER or p == math.inf):
+    # In few bits the limit would overflow beside it.
+    power = p if isinstance(p, int) else float(p)
+    if not (0 < power <= _MOST_POWER or power == math.inf):
         raise ValueError(
             f"p must be greater than 0 and at most {_MOST_POWER:g}, or inf, got p={p!r}"
         )
-    return resized(rows, float(p), np.full(len(rows), validate.positive(radius=radius)))
+    return resized(rows, float(power), np.full(len(rows), validate.positive(radius=radius)))
 
 
 def clip_l2(rows: Matrix, radius: float) -> Matrix:
