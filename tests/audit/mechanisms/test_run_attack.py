@@ -7,7 +7,7 @@ import pytest
 
 import taut
 from taut.audit import MechanismGame, RunAttack, attack_plan, gaussian_game, simulated_epsilon
-from taut.training import FixedSizeSampling, FlatClip, ModelMix, Plan
+from taut.training import FixedOrderSampling, FixedSizeSampling, FlatClip, ModelMix, Plan
 
 
 def plan_of(**changes):
@@ -26,8 +26,9 @@ def plan_of(**changes):
         plan_of(sampling="allocation"),
         plan_of(sampling="allocation", steps=34),
         plan_of(noise_multiplier=[1.0] * 10 + [1.5] * 20),
+        plan_of(batch_size=20, rate=None, sampling=FixedSizeSampling(), noise_multiplier=3.0),
     ],
-    ids=["poisson", "all", "allocation", "part of an epoch", "schedule"],
+    ids=["poisson", "all", "allocation", "part of an epoch", "schedule", "fixed size"],
 )
 def test_attack_is_just_below_what_is_certified(plan):
     found = attack_plan(plan, trials=60_000, seed=1)
@@ -72,7 +73,7 @@ def test_words_and_json():
 
 
 def test_plans_without_a_known_ratio_are_refused():
-    plan = plan_of(batch_size=20, rate=None, sampling=FixedSizeSampling())
+    plan = plan_of(rate=0.1, sampling=FixedOrderSampling())
     with pytest.raises(ValueError, match="likelihood ratio is known"):
         attack_plan(plan, trials=1_000)
 

@@ -26,6 +26,7 @@ __all__ = ["RunAttack", "attack_plan", "simulated_epsilon"]
 
 SCHEMA = "taut.run_attack/1"
 _PILOT = 0.1  # share of the releases that fixes the stake
+_KNOWN = {("add_remove", "poisson"), ("add_remove", "allocation"), ("replace", "fixed_size")}
 _NUMBERS = 4_000_000  # normal numbers at once, for the memory's sake
 
 
@@ -97,8 +98,8 @@ def attack_plan(
     """Simulate a plan's mechanism on its worst pair of neighbours, and bound epsilon from below.
 
     Args:
-        plan: plan with Poisson batches, random allocation or all examples in every step, and
-            independent Gaussian noise, with or without mixing.
+        plan: plan with Poisson batches, batches of a fixed size, random allocation or all examples
+            in every step, and independent Gaussian noise, with or without mixing.
         steps: number of steps that were taken, by default all.
         trials: simulated runs on each side.
         confidence: probability that `epsilon_lower` holds.
@@ -172,20 +173,23 @@ def simulated_epsilon(
 
 
 def _game(plan: Plan, steps: int) -> MechanismGame:
-    """Return the game of the worst pair: only one example has a gradient, of the clipping norm."""
+    """Return the game of the worst pair.
+
+    Only one example has a gradient, of the clipping norm. In batches of a fixed size, where another
+    example takes its place if it is not drawn, all others and what it is exchanged for have the
+    opposite one: the sum moves by twice the norm if it is drawn.
+    """
     if plan.mixing is not None:
         return _mixed_game(plan, steps)
-    if (
-        plan.encoder is not None
-        or plan.adjacency is not Adjacency.ADD_REMOVE
-        or plan.sampling.name not in ("poisson", "allocation")
-    ):
+    if plan.encoder is not None or (str(plan.adjacency), plan.sampling.name) not in _KNOWN:
         raise ValueError(
-            "the likelihood ratio is known for Poisson batches and random allocation with "
-            f"independent noise, add/remove one example; got sampling={plan.sampling!r}; audit the "
-            "code by audit_plan"
+            "the likelihood ratio is known for Poisson batches, batches of a fixed size and random "
+            f"allocation, with independent noise; got sampling={plan.sampling!r} and "
+            f"adjacency {str(plan.adjacency)!r}; audit the code by audit_plan"
         )
     noise = np.array([plan.noise_multiplier_at(step) for step in range(steps)])
+    if plan.adjacency is Adjacency.REPLACE:
+        noise /= 2
     rates = np.array([plan.sampling_at(step).participation(plan.examples) for step in range(steps)])
     period = plan.sampling.epoch_steps
     loss = plan.loss if steps == plan.steps else plan.loss_at(steps)
