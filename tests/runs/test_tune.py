@@ -321,6 +321,7 @@ def test_pipes_are_refused_rather_than_waited_for(tmp_path, kind):
             kind.from_toml(place)
 
 
+@pytest.mark.slow  # tests/adaptive kills a search of the library
 @pytest.mark.skipif(os.name != "posix", reason="processes are killed")
 def test_killed_search_goes_on_with_the_same_draws(tuned, folder):
     tuned(tune={"trials": 3.0, "cap": 3, "law": "poisson"}, training={"seed": 5})

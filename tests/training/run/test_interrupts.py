@@ -227,7 +227,10 @@ PrivateTrainer(
 """
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, -2), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, -2), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
+)
 def test_a_key_that_reaches_workers_too_loses_no_step(tmp_path, number, code):
     places = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
     run, said = tmp_path / "run", tmp_path / "said"

@@ -233,7 +233,7 @@ class KillAt(Callback):
 
 # The noise for bins takes seconds to find; loops are killed with them in the usual tests.
 SECRET = (
-    "cyclic_poisson",
+    pytest.param("cyclic_poisson", marks=pytest.mark.slow),
     "cyclic_allocation",
     pytest.param("balls_in_bins", marks=pytest.mark.slow),
 )

@@ -157,7 +157,12 @@ def test_batches_come_in_a_fixed_order(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "sampling", [CyclicAllocationSampling(groups=2), BallsInBinsSampling()], ids=repr
+    "sampling",
+    [
+        pytest.param(CyclicAllocationSampling(groups=2), marks=pytest.mark.slow),
+        BallsInBinsSampling(),
+    ],
+    ids=repr,
 )
 def test_secret_batches_outlive_a_stop_without_a_seed(tmp_path, monkeypatch, sampling):
     batches = drawn(monkeypatch)
@@ -267,7 +272,7 @@ def run_and_die(folder, sampling):
     loop(net, optimizer, loader, after=after)
 
 
-@pytest.mark.parametrize("sampling", [None, "balls_in_bins"])
+@pytest.mark.parametrize("sampling", [pytest.param(None, marks=pytest.mark.slow), "balls_in_bins"])
 def test_a_killed_loop_goes_on_with_the_noise_of_one_that_was_not(tmp_path, sampling):
     whole, optimizer, loader = promised(noise="banded", sampling=sampling)
     loop(whole, optimizer, loader)
