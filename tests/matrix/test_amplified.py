@@ -95,6 +95,14 @@ def test_cyclic_sampling_of_all_bands_contains_the_exact_value():
     assert lower <= 0.74019 <= upper < 0.84186
 
 
+def test_a_tree_is_answered_at_the_least_delta():
+    """Shares of it that histories could be given up for are no floats."""
+    least = 5e-324
+    loss = amplified_loss(TreeEncoder(4), PoissonRounds(0.3), sigma=3.0, delta=least)
+    bounds = loss.epsilon_bounds(least)
+    assert 0 < bounds.lower <= bounds.upper < math.inf
+
+
 def test_a_tree_is_close_to_the_truth_and_below_the_published_order():
     loss = amplified_loss(TreeEncoder(32), PoissonRounds(1 / 32), 8 * math.sqrt(6))
     lower, upper = loss.epsilon_bounds(1e-6)

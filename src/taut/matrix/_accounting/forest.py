@@ -16,6 +16,7 @@ from taut.matrix._encoders.tree import TreeEncoder
 __all__ = ["forest_loss"]
 
 _SPLITS = (0.05, 0.2)  # shares of delta for unlikely histories that are tried; all are sound
+_LEAST_SHARED = 1e-280  # probability: shared by a billion histories, it is still a float
 _LEFT_OUT = 1e-60  # of a binomial law, before histories make large counts likelier
 _FACTOR_ERROR = 8 * float(np.finfo(np.float64).eps)  # of a factor, for every unit of its logarithm
 _LARGEST_GAIN = 700.0  # logarithm of a factor that floats can hold
@@ -30,7 +31,9 @@ def forest_loss(
     for direction, found in candidates.items():
         found.append(_one_block(height, trees, rate, sigma, direction))
         found.extend(
-            _root_first(height, trees, rate, sigma, share * delta, direction) for share in _SPLITS
+            _root_first(height, trees, rate, sigma, share * delta, direction)
+            for share in _SPLITS
+            if share * delta > _LEAST_SHARED
         )
     best = {
         direction: min(found, key=lambda loss: loss.epsilon(delta, 1e-2))
