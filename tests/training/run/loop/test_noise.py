@@ -440,6 +440,7 @@ def shared(_, folder):
         return weights(net), optimizer.ledger.steps, str(error)
 
 
+@pytest.mark.slow  # of two processes; test_migration has ordinary tests of them
 def test_processes_have_the_noise_and_the_batches_of_one(tmp_path):
     net, optimizer, loader = promised(noise="banded", sampling="balls_in_bins")
     loop(net, optimizer, loader)
