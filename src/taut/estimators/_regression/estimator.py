@@ -89,7 +89,8 @@ class _PrivateRegression(LinearRegressor, PrivateEstimator):
 
         They follow from released numbers and public scales of noise, and cost nothing. Centres are
         estimates without a penalty, which `coef_` is not. Where noise hides a direction of the
-        features they are infinite.
+        features they are infinite. With few records ``"auto"`` spends little on them: ask for
+        ``method="refined"`` if they are what you want.
 
         Args:
             level: probability with which each interval covers its slope.
