@@ -10,6 +10,7 @@ import pytest
 from taut.statistics import Categories, ClippedColumn, Intervals, Table
 from taut.statistics._tables.engines.frames import _types
 from taut.statistics._tables.engines.parts import SparkSource
+from taut.statistics._tables.engines.source import silently
 from taut.statistics._tables.queries import Counts, Products, Sums
 from taut.statistics._tables.table import check_queries, doubles, exact_answers
 
@@ -481,3 +482,12 @@ def test_files_without_names_say_what_is_missing(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(ValueError, match="no first line: it must hold the names of columns"):
         Table.open(path)
+
+
+def test_engines_with_workers_are_told_what_these_need():
+    def fails():
+        raise ModuleNotFoundError("No module named 'taut', in a row of SECRET")
+
+    with pytest.raises(ValueError, match="must be installed where its workers run") as caught:
+        silently("Spark", fails)
+    assert "SECRET" not in str(caught.value)

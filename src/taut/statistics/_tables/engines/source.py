@@ -15,6 +15,7 @@ from taut.statistics._tables.scan import Answer, Scan
 __all__ = ["ColumnType", "EngineSource", "Kind", "Source", "Unreadable", "silently"]
 
 _T = TypeVar("_T")
+_REMOTE = ("Dask", "Spark")  # engines with workers that may be on other machines
 
 
 class Unreadable(ValueError):
@@ -117,5 +118,5 @@ def silently(engine: str, read: Callable[[], _T]) -> _T:
     # Out here, the error of the engine, which may quote records, is not the context of ours.
     raise ValueError(
         f"{engine} could not read the table ({failed}); its message is not shown, as it may quote "
-        "records"
+        f"records{'; taut must be installed where its workers run' * (engine in _REMOTE)}"
     )
