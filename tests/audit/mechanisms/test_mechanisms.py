@@ -129,6 +129,10 @@ def test_statistic_of_ones_own_is_valid_and_may_be_poor():
     [
         (lambda: audit_mechanism(gaussian_game(1.0), delta=1e-3, trials=10), "at least 1000"),
         (
+            lambda: audit_mechanism(gaussian_game(1.0), delta=1e-3, trials=2**53),
+            "trials must be at most 100000000",
+        ),
+        (
             lambda: audit_mechanism(gaussian_game(1.0), delta=1e-3, trials=2_000, confidence=1.0),
             "confidence must be",
         ),

@@ -10,7 +10,7 @@ from taut.audit._attacks.attack import Evidence, rate_at_least, rate_at_most
 from taut.audit._attacks.claim import Claim, epsilon_at_least
 from taut.audit._attacks.result import AuditResult
 from taut.audit._mechanisms.exact_ratios import epsilon_of_ratios
-from taut.audit._mechanisms.games import MechanismGame
+from taut.audit._mechanisms.games import MechanismGame, trials_of
 from taut.noise import RandomSource, SeededForExperiments, default_generator
 
 __all__ = ["audit_mechanism"]
@@ -46,7 +46,8 @@ def audit_mechanism(
     2012); `NoiseMechanism.release` leaves none.
 
     Raises:
-        ValueError: for fewer than a thousand trials, or ratios that are NaN.
+        ValueError: for fewer than a thousand trials, more than memory holds, or ratios that are
+            NaN.
 
     Example:
         >>> from taut.audit import audit_mechanism, laplace_game
@@ -56,7 +57,7 @@ def audit_mechanism(
     """
     validate.instance(MechanismGame, game=game)
     claim = Claim(game.claimed, delta)
-    count = validate.positive_integer(trials=trials)
+    count = trials_of(trials)
     if count < 1_000:
         raise ValueError(f"trials must be at least 1000 on each side, got trials={trials!r}")
     level = validate.probability(confidence=confidence)

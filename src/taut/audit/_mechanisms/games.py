@@ -21,7 +21,10 @@ __all__ = [
     "laplace_game",
     "randomized_response_game",
     "sampled_gaussian_game",
+    "trials_of",
 ]
+
+_MOST_TRIALS = 10**8  # on each side: four gigabytes of ratios
 
 LogRatios: TypeAlias = Callable[[bool, int, RandomSource], NDArray[np.float64]]
 """Releases with the record or without it, as often as asked, by their exact log ratios."""
@@ -126,3 +129,11 @@ def randomized_response_game(truth: float) -> MechanismGame:
         return np.asarray(np.where(answers, 1.0, -1.0) * np.log(right / (1 - right)))
 
     return MechanismGame("randomized response", randomized_response(right), log_ratios, exact=True)
+
+
+def trials_of(trials: int) -> int:
+    """Return a number of releases on each side, if memory holds their ratios."""
+    count = validate.positive_integer(trials=trials)
+    if count > _MOST_TRIALS:
+        raise ValueError(f"trials must be at most {_MOST_TRIALS}, got trials={trials!r}")
+    return count

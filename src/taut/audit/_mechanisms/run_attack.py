@@ -16,7 +16,7 @@ from taut._base.rounding import round_down, round_up
 from taut.accounting import Adjacency
 from taut.audit._attacks.games.mixed_states import MixedStatesGame
 from taut.audit._mechanisms.exact_ratios import epsilon_of_ratios
-from taut.audit._mechanisms.games import LogRatios, MechanismGame
+from taut.audit._mechanisms.games import LogRatios, MechanismGame, trials_of
 from taut.noise import RandomSource, SeededForExperiments, default_generator
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def simulated_epsilon(
     """
     validate.instance(MechanismGame, game=game)
     small = validate.below_one(delta=delta)
-    count = validate.positive_integer(trials=trials)
+    count = trials_of(trials)
     level = validate.probability(confidence=confidence)
     if not 0.5 <= level < 1:
         raise ValueError(f"confidence must be at least 0.5 and below 1, got {confidence!r}")
