@@ -66,6 +66,7 @@ def test_sizes_within_work(maker, size):
         lambda: optimal_laplace(Box([1.0, 2.0]), epsilon=1e-300),
         lambda: optimal_laplace(Box([1.0, 2.0]), epsilon=1e300),
         lambda: optimal_laplace(Box([1.0, 2.0]), epsilon=1e-200, delta=1e-6),
+        lambda: optimal_laplace(L1Ball(3, 0.1), epsilon=2.2e-308, power=1 / 3),
         lambda: grouped_linf(Box([1.0, 2.0]), epsilon=1e-300),
         lambda: optimal_gaussian(Box([1.0, 2.0]), multiplier=1e300),
         lambda: optimal_gaussian(Box([1.0, 2.0]), multiplier=1e-300),

@@ -18,6 +18,8 @@ __all__ = ["check_size", "within_floats"]
 
 _LEAST_NORM, _LARGEST_NORM = 1e-70, 1e70  # their fourth powers, times any usual noise, are floats
 
+_LEAST_RADIUS = 1e-300  # of a set in units of noise: shares of it are doubles, and losses not zero
+
 _Given = ParamSpec("_Given")
 _Noise = TypeVar("_Noise", bound=NoiseMechanism)
 
@@ -56,7 +58,7 @@ def within_floats(make: Callable[_Given, _Noise]) -> Callable[_Given, _Noise]:
         try:
             with np.errstate(all="ignore"):
                 noise = make(*args, **kwargs)
-                error = noise.error
+                error = noise.error if noise.certificate.radius > _LEAST_RADIUS else math.nan
         except ArithmeticError:
             error = math.nan
         except MemoryError:
