@@ -164,6 +164,15 @@ CORNERS = {
         ),
         2e-25,
     ),
+    "cells beyond all losses": (
+        accounting.exponential(1.0)
+        + accounting.mixture_of_gaussians(
+            [1 - math.exp(-1), 0.75 * math.exp(-1), 0.25 * math.exp(-1)],
+            [0.0, 1.0, 2.0],
+            sigma=math.exp(-1),
+        ).poisson(math.exp(-1)),
+        math.exp(-2),
+    ),
 }
 
 

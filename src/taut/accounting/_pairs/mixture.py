@@ -280,8 +280,12 @@ class MixturePair(Pair):
             np.maximum(*(tail_error(part, self._c[-1]).max(axis=1) for part in ends))
             for ends in (p, q)
         ]
-        error = off[0] * (mass + near + far) + off[1] * doubt * (cost_near + cost_far)
-        return mass, np.maximum(q_near - q_far, 0.0), mass - (cost_near - cost_far), error
+        of_mass = off[0] * (mass + near + far)
+        error = of_mass + off[1] * doubt * (cost_near + cost_far)
+        # The surplus is between zero and the mass, also where what is taken from it overflows.
+        told = np.isfinite(cost_near)
+        cost = np.where(told, cost_near, 0.0) - np.where(told, cost_far, 0.0)
+        return mass, np.maximum(q_near - q_far, 0.0), mass - cost, np.minimum(error, of_mass + mass)
 
 
 def _tails(left: Vector, right: Vector) -> tuple[Vector, Vector]:
